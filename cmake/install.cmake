@@ -2,10 +2,11 @@
 include(CMakePackageConfigHelpers)
 set(FP4LAB_CMAKE_FOLDER lib/cmake/fp4lab)
 install(TARGETS fp4lab fp4lab_flags EXPORT fp4labTargets ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
-get_property(layers GLOBAL PROPERTY FP4LAB_NOT_INSTALLED)
-list(TRANSFORM layers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE" OUTPUT_VARIABLE not_installed)
-install(DIRECTORY lib/fp4lab DESTINATION include
-        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE ${not_installed})
+install(CODE "
+  set(PUBLIC ${PROJECT_BINARY_DIR}/layers/public.txt)
+  set(SOURCE ${PROJECT_SOURCE_DIR}/lib)
+  set(DESTINATION \${CMAKE_INSTALL_PREFIX}/include)
+  include(${PROJECT_SOURCE_DIR}/cmake/install_headers.cmake)")
 install(EXPORT fp4labTargets NAMESPACE fp4lab:: DESTINATION ${FP4LAB_CMAKE_FOLDER})
 configure_package_config_file(cmake/fp4labConfig.cmake.in fp4labConfig.cmake
                               INSTALL_DESTINATION ${FP4LAB_CMAKE_FOLDER})

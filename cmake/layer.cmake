@@ -1,8 +1,8 @@
 # fp4lab_layer(NAME [NOT_INSTALLED] [JSON] [PUBLIC_HEADERS ...] [CORE_SOURCES ...] [SOURCES ...]
 # LINKS ...): a layer of the library: an object library, of which lib/fp4lab/CMakeLists.txt makes one with the others. Files are
 # named one by one: most folders hold some that only certain builds have.
-#   PUBLIC_HEADERS  what a user's program includes; other headers are installed because these
-#                  include some of them, and may change
+#   PUBLIC_HEADERS  what a user's program includes; they are installed with the headers that they
+#                  include, which may change, and without all others
 #   CORE_SOURCES   files that the Python package has, too: they need no OpenSSL, no libzip and no Eigen
 #   SOURCES        all others
 #   LINKS          the layers right below that it includes, and packages
@@ -33,7 +33,6 @@ function(fp4lab_layer name)
   list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)  # tests/fuzz compiles them, too
   if(LAYER_NOT_INSTALLED)
     add_library(fp4lab_${name} STATIC EXCLUDE_FROM_ALL ${sources})
-    set_property(GLOBAL APPEND PROPERTY FP4LAB_NOT_INSTALLED ${name})
     list(FILTER LAYER_LINKS EXCLUDE REGEX "^fp4lab_")
     list(APPEND LAYER_LINKS fp4lab)
   else()

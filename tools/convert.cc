@@ -24,7 +24,7 @@ void Run(const ConvertCommand& o) {
   const Dialect* dialect = DialectOf(file, named);
   if (file.matrix.tensor_scale.empty() && !o.layout.tensor_scale.empty() &&
       o.layout.tensor_scale != Name(TensorScaleConvention::kNone)) {
-    throw Error("--level-two-is " + o.layout.tensor_scale,
+    throw Error("--tensor-scale-is " + o.layout.tensor_scale,
                 o.input + " stores no tensor scale that could become one");
   }
   const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;

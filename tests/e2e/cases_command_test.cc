@@ -130,13 +130,16 @@ TEST_CASE("Cases and answers go through folders, as .npy and as .safetensors", "
     const SafetensorsFile golden = ReadSafetensors(pack);
     const std::string name = "low-first.linear.amax.";
     SafetensorsFile answer;
-    for (const char* part : {"codes", "scales", "level_two"}) {
+    for (const char* part : {"codes", "scales", "tensor_scale"}) {
       answer.tensors[part] = golden.tensors.at(name + part);
     }
     const std::string out = folder / ("out" + std::to_string(safetensors));
     const auto verify = [&] {
       return RunProgram({"verify", "--family", "signs", "--answers", out});
     };
+    WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
+    CHECK(verify().exit_code == 0);
+    answer.tensors["level_two"] = answer.tensors.extract("tensor_scale").mapped();  // the old name
     WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
     CHECK(verify().exit_code == 0);
     answer.tensors["codes"].bytes.Change()[9] ^= std::byte{1};
@@ -157,7 +160,7 @@ TEST_CASE("Cases and answers go through folders, as .npy and as .safetensors", "
                MakeNpyArray<std::uint8_t>({content.size()}, content));
     }
     const ProcessResult without =
-        RunProgram({"verify", "--family", "signs", "--answers", out, "--level-two-is", "none"});
+        RunProgram({"verify", "--family", "signs", "--answers", out, "--tensor-scale-is", "none"});
     CHECK(without.exit_code == 0);
     CHECK_THAT(without.output, ContainsSubstring("1 of 1 cases"));
   }

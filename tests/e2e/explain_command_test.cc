@@ -275,8 +275,8 @@ TEST_CASE("explain --kept reads kept.json, and refuses options that contradict i
        "--not-transposed: contradicts kept/kept.json, which says \"transposed\": true; leave"},
       {"nvfp4.te.2d", "--expanded-scales --scales-order 8x4", "", "--scales-order linear",
        "--scales-order linear: contradicts kept/kept.json, which says 8x4; leave"},
-      {"nvfp4.te", "--level-two-is divisor", "", "--level-two-is amax",
-       "--level-two-is amax: contradicts kept/kept.json, which says divisor; leave"},
+      {"nvfp4.te", "--tensor-scale-is divisor", "", "--tensor-scale-is amax",
+       "--tensor-scale-is amax: contradicts kept/kept.json, which says divisor; leave"},
       {"nvfp4.cutlass", "", "", "--dialect nvfp4.te",
        "--dialect nvfp4.te: contradicts kept/kept.json, which says nvfp4.cutlass; leave"},
   };
@@ -296,6 +296,11 @@ TEST_CASE("explain --kept reads kept.json, and refuses options that contradict i
     const ProcessResult repeated =
         RunProcess({"sh", "-c", program + " explain --kept kept" + dialect + row.answer}, options);
     CHECK(repeated.output == plain.output);
+    const char* const as_before =  // the names of older versions
+        "sed -i s/tensor_scale_is/level_two_is/ kept/kept.json && cd kept && "
+        "for f in *.tensor_scale.npy; do mv $f ${f%.tensor_scale.npy}.level_two.npy; done";
+    REQUIRE(RunProcess({"sh", "-c", as_before}, options).exit_code == 0);
+    CHECK(RunIn(folder, {"explain", "--kept", "kept"}).output == plain.output);
     const ProcessResult refused =
         RunProcess({"sh", "-c", program + " explain --kept kept " + row.refused}, options);
     CHECK(refused.exit_code == 2);
@@ -423,7 +428,7 @@ TEST_CASE("AITER's scales are found, and read by name and by a JSON file", "[too
                                             "order columns-padded takes 512"));
 }
 
-TEST_CASE("Parts with tensor numbers of their own are judged one by one", "[tools]") {
+TEST_CASE("Parts with tensor scales of their own are judged one by one", "[tools]") {
   const TemporaryFolder folder;
   const Dialect& modelopt = *FindDialect("nvfp4.modelopt");
   Matrix<float> x = NormalMatrix(33, 96, 64);
@@ -442,10 +447,10 @@ TEST_CASE("Parts with tensor numbers of their own are judged one by one", "[tool
   WriteNpy(folder / "one.npy", MakeNpyArray<float>({1}, std::vector(1, joined.tensor_scale[0])));
   const auto run = [&](std::vector<std::string> command, const char* numbers) {
     command.insert(command.end(), {"--input", "x.npy", "--codes", "codes.npy", "--scales",
-                                   "scales.npy", "--level-two", numbers});
+                                   "scales.npy", "--tensor-scale", numbers});
     return RunIn(folder, command);
   };
-  const std::vector<std::string> of = {"--dialect", "nvfp4.modelopt", "--level-two-is",
+  const std::vector<std::string> of = {"--dialect", "nvfp4.modelopt", "--tensor-scale-is",
                                        "multiplier"};
   const auto with = [&](std::vector<std::string> command) {
     command.insert(command.end(), of.begin(), of.end());

@@ -511,8 +511,8 @@ TEST_CASE("Parts of a matrix that exporters get wrong", "[e2e][files]") {
   const std::vector<std::string> stored = {"verify", "--dialect", "nvfp4.modelopt", "--input",
                                            "x.npy",  "--stored",  "w.safetensors"};
   const std::vector<std::string> parts = {
-      "--parts",        "3",          "--level-two", "n.npy",
-      "--level-two-is", "multiplier", "--dialect",   "nvfp4.modelopt"};
+      "--parts",           "3",          "--tensor-scale", "n.npy",
+      "--tensor-scale-is", "multiplier", "--dialect",      "nvfp4.modelopt"};
   CheckFaults({
       {"experts with a number each, judged as one matrix",
        [&](Files& f) {
@@ -555,7 +555,7 @@ TEST_CASE("Parts of a matrix that exporters get wrong", "[e2e][files]") {
       {"parts joined under the first one's number: what explain says of the number",
        [&](Files& f) {
          t.Write(f, {0, 1, 2}, {t.numbers[0]});
-         return Judging({"explain"}, {"--level-two", "n.npy", "--level-two-is", "multiplier",
+         return Judging({"explain"}, {"--tensor-scale", "n.npy", "--tensor-scale-is", "multiplier",
                                       "--dialect", "nvfp4.modelopt"});
        },
        1,
@@ -684,7 +684,7 @@ TEST_CASE("Kernels of public reports are told what is wrong", "[e2e]") {
            }
          }
          f.Kernel(x, m);
-         return Judging({"explain", "--dialect", "nvfp4.te"}, {"--level-two-is", "none"});
+         return Judging({"explain", "--dialect", "nvfp4.te"}, {"--tensor-scale-is", "none"});
        },
        1,
        {"The kernel computes x * 6 / b, without the stored scale. (elements-over-amax)"},
@@ -725,8 +725,9 @@ TEST_CASE("Kernels of public reports are told what is wrong", "[e2e]") {
              Quantize("fp8_e4m3", x, {.codes = CodeOrder::kBytes}, {.amax = {1.25f}});
          f.Kernel(x, m);
          f.NumberArray("n.npy", m.tensor_scale);
-         return std::vector<std::string>{"verify",  "--dialect", "fp8_e4m3",    "--input", "x.npy",
-                                         "--codes", "codes.npy", "--level-two", "n.npy"};
+         return std::vector<std::string>{"verify",    "--dialect",      "fp8_e4m3",
+                                         "--input",   "x.npy",          "--codes",
+                                         "codes.npy", "--tensor-scale", "n.npy"};
        },
        1,
        {"do: give the kernel this tensor's amax: scales and codes were computed with the stored "
@@ -745,7 +746,7 @@ TEST_CASE("Kernels of public reports are told what is wrong", "[e2e]") {
          m.codes[5] ^= 0x08;
          f.Kernel(large, m);
          return Judging({"verify", "--dialect", "nvfp4.te.stochastic", "--stochastic"},
-                        {"--level-two-is", "none"});
+                        {"--tensor-scale-is", "none"});
        },
        1,
        {"1 of "}},

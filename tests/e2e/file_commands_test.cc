@@ -111,12 +111,12 @@ TEST_CASE("fp4lab convert converts between layouts of fp4lab files", "[e2e][exch
   REQUIRE(w.Run({"quantize", "x.npy", "--dialect", "nvfp4.te.2d", "--out", "a.npz"}).error.empty());
   const ProcessResult run = w.Run({"convert", "a.npz", "--out", "b.npz", "--transposed",
                                    "--expanded-scales", "--scales-order", "128x4", "--codes-order",
-                                   "split-halves", "--level-two-is", "multiplier"});
+                                   "split-halves", "--tensor-scale-is", "multiplier"});
   CHECK_THAT(run.output, ContainsSubstring("split-halves codes, 128x4 scales, transposed, expanded "
                                            "scales, tensor scale as multiplier"));
   REQUIRE(
       w.Run({"convert", "b.npz", "--out", "c.npz", "--not-transposed", "--single-scales",
-             "--scales-order", "linear", "--codes-order", "low-first", "--level-two-is", "amax"})
+             "--scales-order", "linear", "--codes-order", "low-first", "--tensor-scale-is", "amax"})
           .error.empty());
   CheckSameMatrix(w.Path("a.npz"), w.Path("c.npz"));
 }

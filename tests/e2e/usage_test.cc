@@ -113,11 +113,11 @@ TEST_CASE("Layout options that contradict a naming convention are refused", "[e2
     const char* part;
   };
   const std::vector<Contradiction> contradictions = {
-      {"modelopt", {"--level-two-is", "divisor"}, "whose files have multiplier"},
-      {"te", {"--level-two-is", "divisor"}, "whose files have amax"},
-      {"te-columnwise", {"--level-two-is", "multiplier"}, "whose files have amax"},
-      {"compressed-tensors", {"--level-two-is", "none"}, "whose files have divisor"},
-      {"gguf", {"--level-two-is", "amax"}, "whose files have multiplier"},
+      {"modelopt", {"--tensor-scale-is", "divisor"}, "whose files have multiplier"},
+      {"te", {"--tensor-scale-is", "divisor"}, "whose files have amax"},
+      {"te-columnwise", {"--tensor-scale-is", "multiplier"}, "whose files have amax"},
+      {"compressed-tensors", {"--tensor-scale-is", "none"}, "whose files have divisor"},
+      {"gguf", {"--tensor-scale-is", "amax"}, "whose files have multiplier"},
       {"modelopt", {"--codes-order", "high-first"}, "whose files have low-first"},
       {"gguf", {"--codes-order", "low-first"}, "whose files have split-halves"},
       {"modelopt", {"--scales-order", "128x4"}, "whose files have linear"},
@@ -137,7 +137,7 @@ TEST_CASE("Layout options that contradict a naming convention are refused", "[e2
     }
   }
   // What agrees is not refused, and writes the number with one rounding.
-  w.Accepts({"convert", "q.npz", "--convention", "modelopt", "--level-two-is", "multiplier",
+  w.Accepts({"convert", "q.npz", "--convention", "modelopt", "--tensor-scale-is", "multiplier",
              "--codes-order", "low-first", "--scales-order", "linear", "--not-transposed",
              "--single-scales", "--out", "m.safetensors"});
   CHECK(ReadStored(w.Path("m.safetensors")).matrix.tensor_scale ==
@@ -174,9 +174,9 @@ TEST_CASE("Arrays of the right size and another shape are refused", "[e2e]") {
   const std::size_t bytes = x.cols / 2;
   w.Write("cases/0000.codes.npy", {x.rows, bytes}, m.codes);
   w.Write("cases/0000.scales.npy", {x.rows, x.cols / 16}, m.scales);
-  w.Accepts({"verify", "--answers", "cases", "--family", "signs", "--level-two-is", "none"});
+  w.Accepts({"verify", "--answers", "cases", "--family", "signs", "--tensor-scale-is", "none"});
   w.Write("cases/0000.codes.npy", {bytes, x.rows}, m.codes);
-  w.Refuses({"verify", "--answers", "cases", "--family", "signs", "--level-two-is", "none"},
+  w.Refuses({"verify", "--answers", "cases", "--family", "signs", "--tensor-scale-is", "none"},
             "codes: is " + std::to_string(bytes) + "x");
 }
 

@@ -57,13 +57,14 @@ struct Files {
 TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
   Files files;
   files.Answer("nvfp4.te");
-  const ProcessResult equal = files.Verify({"--level-two", files.folder / "amax.npy"});
+  const ProcessResult equal = files.Verify({"--tensor-scale", files.folder / "amax.npy"});
   CHECK(equal.exit_code == 0);
   CHECK(equal.output ==
         "nvfp4.te: equal\ncodes   equal (1584)\nscales  equal (99)\n"
         "tensor scale equal (1)\n"
         "One input is little evidence; the directed cases decide:\n"
         "  fp4lab cases --dialect nvfp4.te | KERNEL | fp4lab verify --dialect nvfp4.te\n");
+  CHECK(files.Verify({"--level-two", files.folder / "amax.npy"}).output == equal.output);
   const ProcessResult different = files.Verify({"--dialect", "nvfp4.torchao.inference"});
   CHECK(different.exit_code == 0);  // the two dialects agree on these values
   const ProcessResult wrong = files.Verify({"--codes-order", "high-first"});
@@ -75,7 +76,7 @@ TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
   const Json verdict = ParseJson(json.output, "verify");
   CHECK(verdict["equal"] == false);
   CHECK(verdict["scales"]["different"] == 0);
-  CHECK(verdict["level_two"].is_null());
+  CHECK(verdict["tensor_scale"].is_null());
 }
 
 TEST_CASE("The judging commands read every kind of input", "[e2e]") {
@@ -154,9 +155,9 @@ TEST_CASE("fp4lab verify reads layouts, conventions and a given amax", "[e2e]") 
                                        "--scales-order",
                                        "128x4",
                                        "--transposed",
-                                       "--level-two",
+                                       "--tensor-scale",
                                        files.folder / "amax.npy",
-                                       "--level-two-is",
+                                       "--tensor-scale-is",
                                        "divisor",
                                        "--check-padding"};
   const ProcessResult run = files.Verify(right);
@@ -297,7 +298,7 @@ TEST_CASE("fp4lab verify says what is wrong with its input in one line and 2", "
   files.Answer("nvfp4.te");
   const std::vector<std::vector<std::string>> commands = {
       {"--dialect", "nvfp5"},        {"--scales-order", "128x4"},
-      {"--codes-order", "diagonal"}, {"--level-two", files.folder / "missing.npy"},
+      {"--codes-order", "diagonal"}, {"--tensor-scale", files.folder / "missing.npy"},
       {"--dialect", "mxfp4.floor"},  {"--signs", "maybe", "--hadamard", "16"},
   };
   for (const std::vector<std::string>& more : commands) {

@@ -61,11 +61,28 @@ TEST_CASE("The tensors of our files have the types and shapes that the header st
   CHECK(file.tensors.at("a.codes").shape == std::vector<std::size_t>{3, 34});
   CHECK(file.tensors.at("a.scales").dtype == "F8_E4M3");
   CHECK(file.tensors.at("a.scales").shape == std::vector<std::size_t>{128, 4});
-  CHECK(file.tensors.at("a.level_two").shape == std::vector<std::size_t>{1});
+  CHECK(file.tensors.at("a.tensor_scale").shape == std::vector<std::size_t>{1});
   CHECK(file.metadata.at("fp4lab.a") ==
         R"({"block":[1,16],"codes":"low-first","dialect":"nvfp4","element":"float4_e2m1fn",)"
-        R"("expanded_scales":false,"level_two":"amax","scale":"float8_e4m3fn","scales":"padded",)"
-        R"("shape":[3,33],"transposed":false})");
+        R"("expanded_scales":false,"scale":"float8_e4m3fn","scales":"padded","shape":[3,33],)"
+        R"("tensor_scale_is":"amax","transposed":false})");
+}
+
+TEST_CASE("Our files of older versions, which say level_two, are read", "[exchange]") {
+  const Dialect d{.name = "nvfp4"};
+  SafetensorsFile file;
+  AddStored(Store(d, AnyQuantized(d, 3, 33), {}), d.name, "a", &file);
+  const StoredMatrix stored = TakeStored(file, "a", "x").matrix;
+  REQUIRE(stored.tensor_scale.size() == 1);
+
+  auto member = file.tensors.extract("a.tensor_scale");
+  member.key() = "a.level_two";
+  file.tensors.insert(std::move(member));
+  Json description = ParseJson(file.metadata.at("fp4lab.a"), "x");
+  description["level_two"] = description.at("tensor_scale_is");
+  description.erase("tensor_scale_is");
+  file.metadata["fp4lab.a"] = description.dump();
+  CHECK(TakeStored(file, "a", "x").matrix == stored);
 }
 
 // The formats that ComfyUI's loader knows.

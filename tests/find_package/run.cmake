@@ -14,6 +14,21 @@ foreach(step
     "--build;${consumer}")
   execute_process(COMMAND ${CMAKE_COMMAND} ${step} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
+
+# Each installed header is public, or another one includes it; none includes what is missing.
+file(GLOB_RECURSE installed RELATIVE ${prefix}/include ${prefix}/include/fp4lab/*)
+file(STRINGS ${BUILD}/layers/public.txt reached)
+foreach(header ${installed})
+  file(STRINGS ${prefix}/include/${header} included REGEX "^#include \"fp4lab/")
+  list(TRANSFORM included REPLACE "^#include \"([^\"]+)\".*" "\\1")
+  list(APPEND reached ${included})
+endforeach()
+list(REMOVE_DUPLICATES reached)
+list(SORT reached)
+list(SORT installed)
+if(NOT installed STREQUAL reached)
+  message(FATAL_ERROR "installed: ${installed}\npublic or included: ${reached}")
+endif()
 execute_process(COMMAND ${consumer}/consumer COMMAND_ERROR_IS_FATAL ANY)
 
 # The package file looks for what the library's line links, and for nothing else.

@@ -6,7 +6,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/judge/attention/attention_file.h"
-#include "fp4lab/judge/products/grouped_file.h"
+#include "fp4lab/judge/products/grouped/grouped_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/muon.cuh"
 #include "fp4lab/nn/loss.h"
-#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/optimizer/muon.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/router.h"
 #include "fp4lab/train/checkpoint.h"
@@ -237,7 +237,16 @@ const std::vector<Key> kKeys = {
     {"muon in bf16",
      Json::object(),
      {{"name", "muon"}, {"muon", {{"precision", "bf16"}, {"scale", "keller_jordan"}}}}},
-    {"rates of groups", Json::object(), {{"rates", {{"matrices", 0.5}, {"gains", 2.0}}}}}};
+    {"rates of groups", Json::object(), {{"rates", {{"matrices", 0.5}, {"gains", 2.0}}}}},
+    {"outliers",
+     {{"outliers", {{"gain", 16}, {"channels", 2}, {"places", {"norm", "value", "hidden"}}}}}},
+    {"outliers after ten steps", {{"outliers", {{"gain", 4}, {"step", 10}}}}},
+    {"static loss scaling",
+     Json::object(),
+     {{"loss_scaling", {{"kind", "static"}, {"scale", 1024}}}}},
+    {"dynamic loss scaling",
+     Json::object(),
+     {{"loss_scaling", {{"kind", "dynamic"}, {"scale", 65536}, {"growth_interval", 5}}}}}};
 
 TrainConfig With(const Key& key, const Json& recipe, int micro_batches = 1) {
   Json shape = {{"layers", 2}, {"d_model", 64},   {"heads", 4},
@@ -292,6 +301,32 @@ TEST_CASE("Thirty losses with each key of the model are the CPU's within a state
       CHECK(LargestDifference(a, b) < tolerance);
       CHECK(Train(&again, 30) == b);
       CHECK(again.SaveState() == device.SaveState());
+    }
+  }
+}
+
+TEST_CASE("Lists of recipes train on the GPU with the CPU's losses within a distance", "[gpu]") {
+  if (NoGpu()) return;
+  const Json rules = {
+      {"rules",
+       {{{"blocks", {{"last", 1}}}, {"linears", "*.attention.*"}, {"recipe", "bf16"}},
+        {{"linears", {"*.mlp.*", "*.moe.*"}}, {"recipe", "te_nvfp4"}},
+        {{"linears", "*.attention.*"}, {"steps", {{"to", 0.5}}}, {"recipe", "te_mxfp8"}}}},
+      {"rest", "bf16"}};
+  for (const char* name : {"head_dim", "moe"}) {
+    const auto key = std::find_if(kKeys.begin(), kKeys.end(),
+                                  [&](const Key& k) { return std::string(k.name) == name; });
+    const TrainConfig config = With(*key, rules);
+    Trainer cpu(config, Text()), device = OnGpu(config), again = OnGpu(config);
+    const std::vector<double> a = Train(&cpu, 30), b = Train(&device, 30);
+    std::printf("%-45s %-10s largest |GPU - CPU| of 30 losses: %.2e\n", name, "rules",
+                LargestDifference(a, b));
+    CHECK(LargestDifference(a, b) < 5e-2);
+    CHECK(Train(&again, 30) == b);
+    // The rules are in force: neither of their recipes alone gives these losses.
+    for (const char* alone : {"te_nvfp4", "te_mxfp8", "bf16"}) {
+      Trainer other = OnGpu(With(*key, alone));
+      CHECK(Train(&other, 30) != b);
     }
   }
 }

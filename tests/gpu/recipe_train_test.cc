@@ -73,7 +73,7 @@ TEST_CASE("Every published recipe trains on the GPU with the CPU's losses within
   for (const PublishedRecipe& row : PublishedRecipes()) {
     CAPTURE(row.name);
     const Recipe recipe = Read(row.name);
-    // The GPU does not train experts, for which some rules are.
+    // This model has no experts, for which some rules are.
     const auto dense = [](const RecipeRule& rule) {
       return Matches(rule, "blocks.0.mlp.up", 0, 1) ||
              Matches(rule, "blocks.0.attention.qkv", 0, 1);

@@ -227,7 +227,7 @@ TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
                                          "codes-shifted",
                                          "code-bytes-swapped",
                                          "parts-swapped",
-                                         "level-two-inverted",
+                                         "tensor-scale-inverted",
                                          "constant-448",
                                          "encode-scale-fp16",
                                          "decode-scale-bf16",

@@ -501,7 +501,7 @@ TEST_CASE("The commands that explain advises keep the layout and the transform",
   REQUIRE(e.causes.certainty != Certainty::kForced);
   CHECK_THAT(Text(kernel, e),
              ContainsSubstring("fp4lab explain --dialect nvfp4.te --codes-order high-first "
-                               "--scales-order 128x4 --level-two-is multiplier --hadamard 16 "
+                               "--scales-order 128x4 --tensor-scale-is multiplier --hadamard 16 "
                                "--signs 0x1234 --kept wrong\n"));
 }
 

@@ -57,7 +57,7 @@ TEST_CASE("Explain names two causes at once", "[judge]") {
   const Row rows[] = {
       {"nvfp4.te", {"codes-high-first", "ties-away"}, 0},
       {"nvfp4.te", {"scales-shifted", "truncation"}, 1},
-      {"nvfp4.te", {"codes-transposed", "level-two-missing"}, 8},
+      {"nvfp4.te", {"codes-transposed", "tensor-scale-missing"}, 8},
       {"nvfp4.te", {"scale-one-up", "sign-dropped"}, 1},
       {"nvfp4.te", {"nvfp4.modelopt", "codes-high-first"}, 2},
       {"nvfp4.te", {"input-bf16", "truncation"}, 3},

@@ -1,5 +1,5 @@
 // Grouped products: groups, padding, empty groups, and the causes of wrong ones.
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 
 #include <algorithm>
 #include <optional>

@@ -123,7 +123,7 @@ TEST_CASE("Explain finds what is wrong with kernels that it has never seen", "[j
   CheckCause(x, p, "codes-high-first");
   p = {};
   p.encode = [](float) { return 1.0f; };
-  CheckCause(x, p, "level-two-missing");
+  CheckCause(x, p, "tensor-scale-missing");
   p = {};
   p.magnitude = [](float v) { return v; };
   CheckCause(x, p, "block-amax-without-abs");

@@ -87,7 +87,7 @@ TEST_CASE("A pack holds the bytes of every layout asked for, and the transformed
   CHECK(Values<std::uint8_t>(file, "high-first.128x4.amax.codes") == first.codes);
   CHECK(Values<std::uint8_t>(file, "high-first.128x4.amax.scales") == first.scales);
   CHECK(Values<std::uint8_t>(file, "low-first.linear.multiplier.transposed.codes") == second.codes);
-  CHECK(Values<float>(file, "low-first.linear.multiplier.transposed.level_two") ==
+  CHECK(Values<float>(file, "low-first.linear.multiplier.transposed.tensor_scale") ==
         second.tensor_scale);
   CHECK(file.tensors.at("input").dtype == "BF16");
   const auto bits = Values<std::uint16_t>(file, "transformed");

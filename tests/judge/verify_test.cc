@@ -264,7 +264,7 @@ TEST_CASE("A verdict is text for people and JSON for machines", "[judge]") {
   CHECK(json["equal"] == false);
   CHECK(json["codes"]["different"] == 1);
   CHECK(json["scales"]["different"] == 0);
-  CHECK(json["level_two"]["total"] == 1);
+  CHECK(json["tensor_scale"]["total"] == 1);
 }
 
 // ---- The stream

@@ -246,6 +246,24 @@ std::set<std::string> Closure(const std::set<std::string>& headers) {
   return all;
 }
 
+TEST_CASE("A folder of the library or the program holds what one can overlook", "[layering]") {
+  constexpr std::ptrdiff_t kMost = 24;
+  std::size_t seen = 0;
+  for (const char* room : {"lib", "tools"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(SourceDirectory() / room)) {
+      if (!entry.is_directory()) continue;
+      const std::string name = entry.path().filename().string();
+      if (name == "__pycache__") continue;
+      CAPTURE(entry.path());
+      const auto is_file = [](const fs::directory_entry& e) { return e.is_regular_file(); };
+      CHECK(std::count_if(fs::directory_iterator(entry.path()), fs::directory_iterator(),
+                          is_file) <= kMost);
+      ++seen;
+    }
+  }
+  CHECK(seen > 60);
+}
+
 TEST_CASE("Public headers exist and include what is installed", "[layering]") {
   const std::set<std::string> headers = PublicHeaders();
   CHECK(headers.size() > 40);

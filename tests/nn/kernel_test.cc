@@ -9,7 +9,7 @@
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/nn/reference.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"

@@ -54,6 +54,19 @@ def test_quantize_verify_explain_identify(name, tmp_path):
         assert (again.dequantize() == q.dequantize()).all()
 
 
+def test_a_file_of_an_older_version_says_level_two(tmp_path):
+    q = fp4lab.quantize(matrix(3, 64))
+    q.save(tmp_path / "new.npz", "w")
+    with np.load(tmp_path / "new.npz") as file:
+        arrays = dict(file)
+    arrays["w.level_two"] = arrays.pop("w.tensor_scale")
+    text = arrays["fp4lab.w"].tobytes().replace(b"tensor_scale_is", b"level_two")
+    arrays["fp4lab.w"] = np.frombuffer(text, np.uint8)
+    np.savez(tmp_path / "old.npz", **arrays)
+    old = fp4lab.QTensor.load(tmp_path / "old.npz", "w")
+    assert old.amax == q.amax and (old.dequantize() == q.dequantize()).all()
+
+
 def test_values_are_codes_times_numbers():
     x = matrix(3, 256)
     q = fp4lab.quantize(x, "fp8_e4m3.1x128.fp32")

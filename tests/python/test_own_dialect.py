@@ -11,7 +11,7 @@ from fp4lab import testing
 UP = {"base": "nvfp4.te", "scale_encoding": "up"}
 NAME = '{"base":"nvfp4.te","scale_encoding":"up"}'
 FROM_SCRATCH = {
-    "element": "e2m1", "scale": "e4m3", "block": [1, 16], "level_two": "encode_scale", "block_scale": "folded",
+    "element": "e2m1", "scale": "e4m3", "block": [1, 16], "tensor_scale": "encode_scale", "block_scale": "folded",
     "scale_encoding": "nearest", "factor": "reciprocal", "element_rounding": "nearest_even", "nan": "element",
     "inf_scale": "rule", "signed_zeros": "keep",
 }  # fmt: skip

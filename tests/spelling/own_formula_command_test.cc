@@ -48,7 +48,7 @@ class OwnFormula {
 TEST_CASE("A row that a file spells out gives the row's file", "[spelling]") {
   const OwnFormula own;
   const std::string scratch = own.folder.File("scratch.json", R"({
-      "element": "e2m1", "scale": "e4m3", "block": [1, 16], "level_two": "encode_scale",
+      "element": "e2m1", "scale": "e4m3", "block": [1, 16], "tensor_scale": "encode_scale",
       "block_scale": "folded", "scale_encoding": "nearest", "factor": "reciprocal",
       "element_rounding": "nearest_even", "nan": "element", "inf_scale": "rule",
       "signed_zeros": "keep"})");

@@ -25,7 +25,7 @@ Json FromScratch() {
           {"scale", "e4m3"},
           {"block", {1, 16}},
           {"scale_max", 448},
-          {"level_two", "encode_scale"},
+          {"tensor_scale", "encode_scale"},
           {"block_scale", "folded"},
           {"scale_encoding", "nearest"},
           {"factor", "reciprocal"},
@@ -66,6 +66,22 @@ TEST_CASE("A row spelled out from nothing is the row", "[spelling]") {
   CHECK(&SpelledDialect(
             {{"rule", "rceil"}, {"element", "e2m1"}, {"scale", "e8m0"}, {"block", {1, 32}}},
             "mine.json") == FindDialect("mxfp4.rceil"));
+}
+
+TEST_CASE("Files of older versions spell the tensor scale's formula level_two", "[spelling]") {
+  Json old = FromScratch();
+  old["level_two"] = old["tensor_scale"];
+  old.erase("tensor_scale");
+  CHECK(&SpelledDialect(old, "old.json") == FindDialect("nvfp4.te"));
+  const auto changed = [](const char* key) {
+    return &SpelledDialect({{"base", "nvfp4.te"}, {key, "two_divisions"}}, "mine.json");
+  };
+  CHECK(changed("level_two") == changed("tensor_scale"));
+  CHECK(changed("tensor_scale")->tensor_scale == TensorScaleRule::kTwoDivisions);
+  // Beside a formula, a bool says whether there is a tensor scale at all.
+  CHECK(&SpelledDialect(
+            {{"base", "nvfp4.te"}, {"tensor_scale", true}, {"level_two", "two_divisions"}},
+            "old.json") == changed("tensor_scale"));
 }
 
 TEST_CASE("A formula that is no row is kept, and named by the shortest object that spells it",
@@ -186,10 +202,12 @@ TEST_CASE("What cannot be said is refused in one line at its place", "[spelling]
       {changed("nan_scale", 256), "mine.json#/nan_scale", {"a byte"}},
       {changed("block_scale", "floor"), "mine.json#/block_scale", {"e8m0"}},
       {changed("factor", "power_of_two"), "mine.json#/factor", {"e8m0"}},
-      {changed("level_two", "none"), "no error", {}},
+      {changed("tensor_scale", "none"), "no error", {}},
       {Json{{"base", "nvfp4.te"}, {"level_two", "none"}, {"tensor_scale", true}},
        "mine.json#/tensor_scale",
        {"contradicts"}},
+      {changed("level_two", "none"), "mine.json#/level_two", {"old name", "tensor_scale"}},
+      {Json{{"base", "nvfp4.te"}, {"tensor_scale", 3}}, "mine.json#/tensor_scale", {}},
       {Json{{"base", "nvfp4.tee"}}, "mine.json#/base", {"did you mean \"nvfp4.te\""}},
       {Json{{"base", "nvfp4.te"}, {"like", "nvfp4.te"}}, "mine.json#/like", {"another word"}},
       {lacking, "mine.json#/factor", {"is missing", "\"base\""}},

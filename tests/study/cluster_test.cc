@@ -10,7 +10,7 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/process.h"
-#include "fp4lab/study/run/slurm_script.h"
+#include "fp4lab/study/run/cluster/slurm_script.h"
 #include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -172,6 +172,14 @@ TEST_CASE("A task whose time is over is queued again, up to the site's number", 
   CHECK(first.exit_code == 0);
   CHECK(ReadFile(slurm.Path("called")) == "requeue 77\n");
   CHECK_THAT(first.error, ContainsSubstring("interrupted; every run has its checkpoint"));
+  slurm.Program("scontrol", "kill -TERM $$\n");  // Slurm ends the task with all of its processes
+  fs::remove_all(slurm.Path("out/runs"));
+  const ProcessResult ended = slurm.RunTask(1, 1);
+  CHECK(ended.exit_code == 0);
+  CHECK_THAT(ended.error, !ContainsSubstring("not queued again"));
+  slurm.Program("scontrol", "exit 1\n");  // a site that does not allow it
+  fs::remove_all(slurm.Path("out/runs"));
+  CHECK_THAT(slurm.RunTask(1, 1).error, ContainsSubstring("not queued again"));
   fs::remove_all(slurm.Path("out/runs"));
   const ProcessResult last = slurm.RunTask(1, 2);
   CHECK(last.exit_code == 128 + SIGUSR1);

@@ -15,9 +15,11 @@ namespace {
 
 std::vector<std::filesystem::path> StudyFiles() {
   std::vector<std::filesystem::path> files;
-  const std::filesystem::path source = std::getenv("FP4LAB_SOURCE_DIR");
-  for (const char* folder : {"atlas", "fp8-gap", "league", "model", "surface", "token-gap"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(source / "studies" / folder)) {
+  const auto studies = std::filesystem::path(std::getenv("FP4LAB_SOURCE_DIR")) / "studies";
+  for (const auto& folder : std::filesystem::directory_iterator(studies)) {
+    const std::string name = folder.path().filename().string();
+    if (!folder.is_directory() || name == "results" || name == "several") continue;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().extension() == ".json") files.push_back(entry.path());
     }
   }

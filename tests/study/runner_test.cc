@@ -11,7 +11,7 @@
 #include "fp4lab/io/shared_lock.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/results/results_file.h"
-#include "fp4lab/study/run/collect.h"
+#include "fp4lab/study/run/cluster/collect.h"
 #include "fp4lab/study/run/forecast.h"
 #include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/record/results.h"

@@ -664,6 +664,20 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
   CHECK(share["share"]["interval"][1].get<double>() > 0.305 / 0.405);
   CHECK(plain["mean"].get<double>() == Approx(0.1));
   CHECK_FALSE(plain.contains("share"));
+  // A difference of differences, and what a margin makes of its interval, 0.205 +- 0.009.
+  for (const auto& [margin, verdict] :
+       {std::pair{0.3, "within the margin"}, {0.1, "beyond the margin"}, {0.205, "not decided"}}) {
+    Json ask = right;
+    ask["differences"] = {{{"study", "made"},
+                           {"arm", "mxfp4"},
+                           {"base", "nvfp4"},
+                           {"against", {"nvfp4", "bf16"}},
+                           {"margin", margin}}};
+    const Json less = document(ask)["differences"][0];
+    CHECK(less["mean"].get<double>() == Approx(0.205));
+    CHECK(less["interval_t"][1].get<double>() == Approx(0.205 + half));
+    CHECK(less["verdict"] == verdict);
+  }
   // All chunks differ alike, so the text adds nothing; where one arm is worse on half of the text,
   // it does.
   CHECK(share["interval_with_text"][1].get<double>() == Approx(0.305 + half).margin(1e-9));
@@ -693,6 +707,15 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
   refused([](Json* a) { (*a)["differences"][0]["of"] = {"mxfp4"}; },
           "#/differences/0/of: must be two arms");
   refused([](Json* a) { (*a)["differences"] = Json::array(); }, "#/differences: must be an array");
+  refused([](Json* a) { (*a)["differences"][0]["margin"] = 0; },
+          "#/differences/0/margin: must be a positive number");
+  refused([](Json* a) { (*a)["differences"][1]["against"] = {"bf16"}; },
+          "#/differences/1/against: must be two arms");
+  refused(
+      [](Json* a) {
+        (*a)["differences"][0]["against"] = {"nvfp4", "bf16"};
+      },
+      "#/differences/0/against: is for a difference that is no share");
 }
 
 // ---- The league ----

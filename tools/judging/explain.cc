@@ -67,8 +67,8 @@ Kernel KeptKernel(const ExplainCommand& command, const KeptKind& kind) {
           Named(kept.scales).name);
   require(asked.scale_type == kept.scale_type, "--scales-type " + options.layout.scale_type,
           Named(kept.scale_type).name);
-  require(asked.tensor_scale == kept.tensor_scale, "--level-two-is " + options.layout.tensor_scale,
-          Name(kept.tensor_scale));
+  require(asked.tensor_scale == kept.tensor_scale,
+          "--tensor-scale-is " + options.layout.tensor_scale, Name(kept.tensor_scale));
   require(asked.transposed == kept.transposed,
           asked.transposed ? "--transposed" : "--not-transposed",
           kept.transposed ? "\"transposed\": true" : "\"transposed\": false");
@@ -110,7 +110,7 @@ void CheckUsage(const ExplainCommand& command, const CLI::App& app) {
   if (command.kept.empty()) return;
   RefuseGiven(app,
               {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes",
-               "--scales", "--level-two", "--amax", "--random", "--block", "--cpp", "--python",
+               "--scales", "--tensor-scale", "--amax", "--random", "--block", "--cpp", "--python",
                "--no-pairs", "--parts", "--codes-bytes", "--scales-bytes"},
               "has no effect with --kept, whose folder holds the cases; leave it out");
 }

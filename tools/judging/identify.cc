@@ -31,7 +31,7 @@ struct IdentifyCommand {
 };
 
 constexpr const char* kFooter =
-    "Exit code: 0 at least one fits, 1 none fits as it is, or the tensor number is wrong, 2 an "
+    "Exit code: 0 at least one fits, 1 none fits as it is, or the tensor scale is wrong, 2 an "
     "error.\n"
     "Example: bytes of unknown dialect and layout\n"
     "  fp4lab identify --input x.npy --codes codes.npy --scales scales.npy \\\n"
@@ -46,7 +46,7 @@ std::vector<StoredMatrix> EqualBytes(const StoredMatrix& bytes, std::size_t part
                            std::to_string(parts) + " equal parts");
   }
   if (bytes.tensor_scale.size() > 1 && bytes.tensor_scale.size() != parts) {
-    throw Error(where, std::to_string(bytes.tensor_scale.size()) + " tensor numbers; " +
+    throw Error(where, std::to_string(bytes.tensor_scale.size()) + " tensor scales; " +
                            std::to_string(parts) + " parts have one each, or one for all");
   }
   std::vector<StoredMatrix> split(parts);

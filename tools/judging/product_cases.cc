@@ -9,7 +9,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/attention/attention_case.h"
 #include "fp4lab/judge/attention/attention_file.h"
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 #include "fp4lab/judge/products/product_case.h"
 #include "fp4lab/judge/products/product_folder.h"
 #include "tools/judging/directed_cases.h"

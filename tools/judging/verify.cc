@@ -173,7 +173,7 @@ bool VerifyFiles(const VerifyCommand& o) {
   const Answer answer = ReadAnswerAndKernel(o.kernel, x);
   const Kernel& kernel = answer.kernel;
   Matrix<float> transformed;
-  std::vector<OtherAmax> other_amaxes;  // possible origins of a wrong tensor number
+  std::vector<OtherAmax> other_amaxes;  // possible origins of a wrong tensor scale
   if (kernel.hadamard != 0) {
     other_amaxes = {AmaxBeforeTransform(x)};
     transformed = QuantizerInput(x, kernel.hadamard, kernel.sign_mask);
@@ -276,7 +276,7 @@ void CheckUsage(const VerifyCommand& o, const CLI::App& command) {
   } else {
     RefuseGiven(command,
                 {"--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
-                 "--level-two", "--random", "--hadamard", "--signs", "--parts", "--codes-bytes",
+                 "--tensor-scale", "--random", "--hadamard", "--signs", "--parts", "--codes-bytes",
                  "--scales-bytes"},
                 kOfOne);
   }

@@ -11,8 +11,8 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/products/grouped_file.h"
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_file.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 #include "fp4lab/judge/products/product_folder.h"
 #include "tools/judging/directed_cases.h"
 #include "tools/judging/verdict_text.h"
@@ -187,7 +187,8 @@ void AddVerifyGrouped(CLI::App& app, int* exit_code) {
   PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "Every group is judged as `verify gemm` judges a product. A wrong product has its groups,\n"
-      "the rectangle in each, and the wrong kernels of lib/fp4lab/judge/products/grouped_gemm.h\n"
+      "the rectangle in each, and the wrong kernels of "
+      "lib/fp4lab/judge/products/grouped/grouped_gemm.h\n"
       "that give it.");
   command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
 }

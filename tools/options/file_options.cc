@@ -40,7 +40,8 @@ std::optional<ScaleType> ScaleTypeOf(const LayoutOptions& o) {
   return Find(o.scale_type, FindScaleType, kScaleTypes, "--scales-type");
 }
 std::optional<TensorScaleConvention> TensorScaleConventionOf(const LayoutOptions& o) {
-  return Find(o.tensor_scale, FindTensorScaleConvention, kTensorScaleConventions, "--level-two-is");
+  return Find(o.tensor_scale, FindTensorScaleConvention, kTensorScaleConventions,
+              "--tensor-scale-is");
 }
 
 ReadMatrixOptions MatrixOptionsOf(const NumberOptions& options) {
@@ -116,7 +117,7 @@ void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOption
   const HelpGroup group(command, before.empty() ? kLayoutGroup : kReadLayoutGroup);
   const std::string dashes = "--" + before;
   const std::string file = before.empty() ? "" : ", in the vendor's file that is read";
-  const auto add_name = [&](const char* name, std::string* text, const std::string& what) {
+  const auto add_name = [&](const std::string& name, std::string* text, const std::string& what) {
     command->add_option(dashes + name, *text, what)->type_name("NAME");
   };
   const auto add_flag = [&](const char* yes, const char* no, std::optional<bool>* flag,
@@ -132,8 +133,8 @@ void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOption
     add_name("scales-type", &options->scale_type,
              "Type of the block scales, where it is not the dialect's:" + Names(kScaleTypes));
   }
-  add_name("level-two-is", &options->tensor_scale,
-           "Convention of the tensor number" + file + ":" + Names(kTensorScaleConventions));
+  add_name("tensor-scale-is," + dashes + "level-two-is", &options->tensor_scale,
+           "Convention of the tensor scale" + file + ":" + Names(kTensorScaleConventions));
   add_flag("transposed", "not-transposed", &options->transposed,
            "The bytes are those of the transposed matrix");
   add_flag("expanded-scales", "single-scales", &options->expanded,
@@ -254,7 +255,7 @@ void CheckConventionLayout(const LayoutOptions& options, const std::string& conv
   CheckFixed("--codes-order", options.codes, Name(codes), convention);
   CheckFixed("--scales-order", options.scales, Named(scales).name, convention);
   if (has_tensor_scale) {
-    CheckFixed("--level-two-is", options.tensor_scale, Name(number), convention);
+    CheckFixed("--tensor-scale-is", options.tensor_scale, Name(number), convention);
   }
   CheckFixed("--transposed", options.transposed.value_or(false),
              "hold the matrix itself (--transpose-input of quantize transposes it)", convention);
@@ -302,8 +303,8 @@ Json FormatJson(const StoredMatrix& stored) {
           {"scales_order", Named(layout.scales).name},
           {"transposed", layout.transposed},
           {"expanded_scales", layout.expanded_scales},
-          {"level_two_is", Name(layout.tensor_scale)},
-          {"level_two", stored.tensor_scale},
+          {"tensor_scale_is", Name(layout.tensor_scale)},
+          {"tensor_scale", stored.tensor_scale},
           {"codes_bytes", stored.codes.size()},
           {"scales_bytes", stored.scales.size()}};
 }

@@ -35,7 +35,7 @@ void AddStoredFile(CLI::App* command, const std::string& name, std::string* plac
 // Adds --dialect, for a file of AddStoredFile.
 void AddFileDialect(CLI::App* command, std::string* dialect);
 
-// The options --codes-order, --scales-order, --transposed, --expanded-scales, --level-two-is. An
+// The options --codes-order, --scales-order, --transposed, --expanded-scales, --tensor-scale-is. An
 // empty member stands for an option that is not given.
 struct LayoutOptions {
   std::string codes, scales, tensor_scale, scale_type;

@@ -33,8 +33,8 @@ std::vector<T> ReadElements(const std::string& place, std::vector<std::size_t>* 
   return elements;
 }
 
-// The numbers of --level-two: the text as a number, or a file of numbers, which are float32 if the
-// file states no type.
+// The numbers of --tensor-scale: the text as a number, or a file of numbers, which are float32 if
+// the file states no type.
 std::vector<float> ReadTensorScale(const std::string& text) {
   char* end = nullptr;
   const float number = std::strtof(text.c_str(), &end);
@@ -144,8 +144,8 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
   };
   add_part("--codes", &options->codes, "Or its codes: .npy, FILE#NAME or raw bytes");
   add_part("--scales", &options->scales, "Its scale bytes");
-  add_part("--level-two", &options->tensor_scale,
-           "Its tensor number: float32, or the number itself");
+  add_part("--tensor-scale,--level-two", &options->tensor_scale,
+           "Its tensor scale: float32, or the number itself");
 }
 
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options) {
@@ -208,7 +208,7 @@ CLI::Option* AddPartsOption(CLI::App* command, std::string* parts) {
   return command
       ->add_option("--parts", *parts,
                    "The rows are so many parts (experts, joined projections, ranks), each with an "
-                   "amax and a tensor number of its own: 4, or the rows of each: 64,64,32")
+                   "amax and a tensor scale of its own: 4, or the rows of each: 64,64,32")
       ->type_name("PARTS");
 }
 

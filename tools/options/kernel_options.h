@@ -35,7 +35,7 @@ CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options);
 void AddDialectOptions(CLI::App* command, KernelOptions* options);
 // Adds the options of the kernel's inputs beside the matrix: --amax, --random.
 void AddGivenOptions(CLI::App* command, KernelOptions* options);
-// Adds the options of the kernel's bytes: --stored, or --codes, --scales, --level-two.
+// Adds the options of the kernel's bytes: --stored, or --codes, --scales, --tensor-scale.
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
 // Adds the orders of bytes that no layout has: --codes-bytes, --scales-bytes.
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options);
@@ -43,7 +43,7 @@ void AddByteOrderOptions(CLI::App* command, KernelOptions* options);
 // Throws Error for a matrix without elements, on which every kernel is right.
 void RequireElements(MatrixView<const float> input, const std::string& where);
 // Reads the kernel's bytes for an input of this shape, with their layout. The sizes of --codes,
-// --scales and --level-two are not checked.
+// --scales and --tensor-scale are not checked.
 StoredFile ReadAnswer(const KernelOptions& options, MatrixView<const float> input);
 
 // The kernel that the options describe.

@@ -13,7 +13,7 @@
 #include "fp4lab/recipe/recipe_inheritance.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/report/tables/text_table.h"
-#include "fp4lab/study/run/collect.h"
+#include "fp4lab/study/run/cluster/collect.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/study/run/study_start.h"
 #include "fp4lab/train/model/recipe_plan.h"

@@ -5,7 +5,7 @@
 #include "fp4lab/io/shared_lock.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/results/results_file.h"
-#include "fp4lab/study/run/collect.h"
+#include "fp4lab/study/run/cluster/collect.h"
 #include "fp4lab/study/run/record/results.h"
 #include "tools/options/print.h"
 #include "tools/options/version.h"

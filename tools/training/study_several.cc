@@ -86,14 +86,23 @@ void PrintLaw(const Json& document) {
 
 // A row a difference.
 void PrintDifferences(const Json& document) {
-  study::TextRows rows = {{"study", "arm", "minus", "nats per token", "share"}};
+  study::TextRows rows = {{"study", "arm", "minus", "nats per token", "share", "verdict"}};
   for (const Json& d : document["differences"]) {
     std::string share;
     if (d.contains("share") && !d["share"]["ratio"].is_null()) {
       share = NumberText(d["share"]["ratio"], d["share"]["interval"], 2, Same);
     }
-    rows.push_back({ArmText(d["study"]), ArmText(d["arm"]), ArmText(d["base"]),
-                    NumberText(d["mean"], d["interval_t"], 4, Same), share});
+    std::string base = ArmText(d["base"]), verdict;
+    if (d.contains("against")) {
+      base += ", less (" + ArmText(d["against"][0]) + " minus " + ArmText(d["against"][1]) + ")";
+    }
+    if (d.contains("verdict")) {
+      verdict = ArmText(d["verdict"]) + " of " + study::Fixed(d["margin"].get<double>(), 4);
+    }
+    const Json& interval =
+        d["interval_with_text"].is_null() ? d["interval_t"] : d["interval_with_text"];
+    rows.push_back({ArmText(d["study"]), ArmText(d["arm"]), base,
+                    NumberText(d["mean"], interval, 4, Same), share, verdict});
   }
   Print("%s", study::AlignedText(rows).c_str());
 }

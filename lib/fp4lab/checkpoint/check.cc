@@ -376,7 +376,7 @@ class Checker {
       Report(FindingKind::kUnreadable, error.what(), &m, &report_.findings);
     }
     const std::string prefix = entry.name.empty() ? "" : entry.name + ".";
-    for (const char* part : {"codes", "scales", "level_two"}) Use(prefix + part);
+    for (const char* part : {"codes", "scales", "tensor_scale", "level_two"}) Use(prefix + part);
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
   }

@@ -201,7 +201,7 @@ Json MatrixJson(const CheckedMatrix& m) {
                {"shards", m.shards},
                {"findings", names},
                {"tensor_scale", NumbersJson(m.tensor_scale)},
-               {"level_two", Name(m.convention)},
+               {"tensor_scale_is", Name(m.convention)},
                {"input_scale", NumbersJson(m.input_scale)}};
   if (m.original) json["original"] = OriginalJson(*m.original);
   if (m.values) {

@@ -205,8 +205,8 @@ void CheckStored(const StoredMatrix& stored, std::string_view where);
 // number is stored or if the dialect has no tensor scale.
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where);
 
-// The same matrix in another layout: codes and scales move, their values do not change. Level-2
-// numbers go through ConvertTensorScale, which is not always reversible. Scales keep their type,
+// The same matrix in another layout: codes and scales move, their values do not change. Tensor
+// scales go through ConvertTensorScale, which is not always reversible. Scales keep their type,
 // whatever the layout's.
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where);

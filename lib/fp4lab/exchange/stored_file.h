@@ -6,12 +6,13 @@
 //                   (rows, bytes of a row): rows and cols as stored, columns rounded up to bytes
 //   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), F32 or BF16 (U16 in .npz), (rows, cols) with
 //                   their padding; swizzled scales are one row; absent if the tensor is one block
-//   NAME.tensor_scale  F32, one number or one a row; absent if there is none. If NeedsTensorScale,
-//   the
-//                   description then has "level_two": "none"
+//   NAME.tensor_scale
+//                   F32, one number or one a row; absent if there is none. If NeedsTensorScale, the
+//                   description then has "tensor_scale_is": "none"
 //   __metadata__    "fp4lab.NAME": a JSON object {"dialect", "shape", "element", "scale", "block",
-//                   "codes", "scales", "transposed", "expanded_scales", "level_two"}
-// If the name is empty, the tensors are "codes", "scales" and "level_two", and the key is "fp4lab".
+//                   "codes", "scales", "transposed", "expanded_scales", "tensor_scale_is"}
+// If the name is empty, the tensors are "codes", "scales" and "tensor_scale", and the key is
+// "fp4lab". Older files say "level_two" for "tensor_scale" and "tensor_scale_is"; they are read.
 #pragma once
 
 #include <filesystem>

@@ -13,8 +13,8 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/nn/attention/attention.h"
-#include "fp4lab/nn/muon.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/muon.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 
 namespace fp4lab::reference {
@@ -264,8 +264,8 @@ void AdamWStep(const AdamW& o, std::span<const T> gradient, std::span<T> weight,
   }
 }
 
-// Newton-Schulz without BF16 (nn/muon.h), x (rows, cols) in place: x x^T x is the same on either
-// side, so a tall matrix needs no turn here.
+// Newton-Schulz without BF16 (nn/optimizer/muon.h), x (rows, cols) in place: x x^T x is the same on
+// either side, so a tall matrix needs no turn here.
 template <class T>
 void NewtonSchulz(int steps, MatrixView<T> x) {
   T squares = 0;

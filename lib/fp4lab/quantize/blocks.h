@@ -28,7 +28,7 @@ struct BlockGrid {
 void CheckOptions(const Dialect& dialect, MatrixView<const float> x, const DialectOptions& options);
 
 // The tensor scale's amax: options.amax, or computed from x. One value, or one per row; none
-// without level 2.
+// without a tensor scale.
 std::vector<float> TensorAmaxes(const Dialect& dialect, MatrixView<const float> x,
                                 const DialectOptions& options);
 

@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/labels.h"
+#include "fp4lab/io/renamed_key.h"
 #include "fp4lab/spelling/dialect_keys.h"
 
 namespace fp4lab {
@@ -208,10 +209,30 @@ void ReadBlock(JsonObject* o, Dialect* d) {
   d->block_cols = static_cast<int>(block[1]);
 }
 
+// The key of the tensor scale's formula, if one is given: "tensor_scale" may also be a bool, beside
+// which files of older versions state the formula under another name.
+std::optional<std::string_view> TensorScaleFormula(JsonObject* o) {
+  const Json* given = o->Member("tensor_scale");
+  const bool is_formula = given != nullptr && given->is_string();
+  if (!o->Has(kOldTensorScale)) {
+    return is_formula ? std::optional<std::string_view>("tensor_scale") : std::nullopt;
+  }
+  if (is_formula) {
+    throw Error(o->Where(kOldTensorScale), "is the old name of \"tensor_scale\"; leave it out");
+  }
+  return kOldTensorScale;
+}
+
+// Whether there is a tensor scale at all, as a bool of "tensor_scale" says.
+bool WantsTensorScale(JsonObject* o, const Dialect& d) {
+  bool wanted = HasTensorScale(d);
+  if (TensorScaleFormula(o) != "tensor_scale") o->Read("tensor_scale", &wanted);
+  return wanted;
+}
+
 void ReadTensorScale(JsonObject* o, Dialect* d) {
-  bool wanted = HasTensorScale(*d);
-  o->Read("tensor_scale", &wanted);
-  if (o->Has("level_two")) wanted = HasTensorScale(*d);  // CheckStages compares the two keys
+  // CheckStages compares a bool with the formula beside it.
+  const bool wanted = TensorScaleFormula(o) ? HasTensorScale(*d) : WantsTensorScale(o, *d);
   if (!wanted && HasTensorScale(*d)) {
     if (d->block_scale == BlockScale::kOneBlock) {
       throw Error(o->Where("tensor_scale"),
@@ -264,12 +285,10 @@ void CheckStages(JsonObject& o, const Dialect& d) {
                 "for the blocks [0, 0] and [1, 0], which take no other");
   }
   if ((d.tensor_scale == TensorScaleRule::kTensorFp8) == blocks) {
-    throw Error(o.Where("level_two"),
+    throw Error(o.Where(TensorScaleFormula(&o).value_or("tensor_scale")),
                 "tensor scale is \"tensor_fp8\" where, and only where, there are no blocks");
   }
-  bool wanted = HasTensorScale(d);
-  o.Read("tensor_scale", &wanted);
-  if (wanted != HasTensorScale(d)) {
+  if (WantsTensorScale(&o, d) != HasTensorScale(d)) {
     throw Error(o.Where("tensor_scale"), "contradicts \"level_two\"; leave one of them out");
   }
   if (d.row_scaled && !HasTensorScale(d)) {
@@ -351,7 +370,7 @@ Json SpelledOut(const Dialect& d) {
   PutStage(&json, "adaptive", LabelOf(d.adaptive), LabelOf(start.adaptive));
   if (d.adaptive_fp16) json["adaptive_fp16"] = true;
   if (d.adaptive_decode) json["adaptive_decode"] = true;
-  PutStage(&json, "level_two", LabelOf(d.tensor_scale), LabelOf(start.tensor_scale));
+  PutStage(&json, "tensor_scale", LabelOf(d.tensor_scale), LabelOf(start.tensor_scale));
   PutStage(&json, "block_scale", LabelOf(d.block_scale), LabelOf(start.block_scale));
   PutStage(&json, "scale_encoding", LabelOf(d.scale_encoding), LabelOf(start.scale_encoding));
   PutStage(&json, "factor", LabelOf(d.factor), LabelOf(start.factor));
@@ -384,7 +403,7 @@ Dialect ReadDialectKeys(JsonObject& o, const std::string& where, Dialect d) {
   ReadStage(&o, "adaptive", &d.adaptive);
   o.Read("adaptive_fp16", &d.adaptive_fp16);
   o.Read("adaptive_decode", &d.adaptive_decode);
-  ReadStage(&o, "level_two", &d.tensor_scale);
+  if (const auto key = TensorScaleFormula(&o)) ReadStage(&o, *key, &d.tensor_scale);
   ReadStage(&o, "block_scale", &d.block_scale);
   ReadStage(&o, "scale_encoding", &d.scale_encoding);
   ReadStage(&o, "factor", &d.factor);
@@ -429,7 +448,7 @@ Json DialectFields(const Dialect& d) {
           {"adaptive", LabelOf(d.adaptive)},
           {"adaptive_fp16", d.adaptive_fp16},
           {"adaptive_decode", d.adaptive_decode},
-          {"level_two", LabelOf(d.tensor_scale)},
+          {"tensor_scale", LabelOf(d.tensor_scale)},
           {"block_scale", LabelOf(d.block_scale)},
           {"scale_encoding", LabelOf(d.scale_encoding)},
           {"factor", LabelOf(d.factor)},

@@ -28,7 +28,8 @@ namespace fp4lab {
 //                   (3/4 on both operands: 16/9 after the GEMM)
 //   "clip"          none | quest: scales from the block's standard deviation, not its amax
 //   "unbias"        none | ms_eden: block scales corrected and rounded at random
-//   "level_two", "block_scale", "scale_encoding", "factor", "element_rounding", "nan", "inf_scale":
+//   "tensor_scale", "block_scale", "scale_encoding", "factor", "element_rounding", "nan",
+//   "inf_scale":
 //                   one stage's formula, by the label of its enumerator (dialect/labels.h)
 //   "adaptive_fp16" true: four over six compares errors in FP16
 //   "adaptive_decode" true: the errors are those of value*s*D, not of value*s*amax/C

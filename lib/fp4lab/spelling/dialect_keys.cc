@@ -24,7 +24,6 @@ constexpr std::array kKeys = {
     DialectKey{"block", "`[1, N]` or `[N, N]`, N = 8, 16 .. 128; `[0, 0]`; `[1, 0]`",
                "rows and columns that share a scale; `[0, 0]` is one scale per tensor, `[1, 0]` "
                "one per row"},
-    DialectKey{"tensor_scale", "`false`", "no scale above the block scales"},
     DialectKey{"row_scaled", "`true`, `false`", "the tensor scale is one per row"},
     DialectKey{"scale_max", "a number above 0",
                "the block scale that the tensor scale aims at; the largest of the scale format "
@@ -39,7 +38,9 @@ constexpr std::array kKeys = {
     DialectKey{"adaptive", kLabel, "four over six: each block takes the better of two scales"},
     DialectKey{"adaptive_fp16", "`true`, `false`", "four over six compares errors in FP16"},
     DialectKey{"adaptive_decode", "`true`, `false`", "its errors are those of value * s * D"},
-    DialectKey{"level_two", kLabel, "S and D, the tensor scale to encode and to decode"},
+    DialectKey{"tensor_scale", "a label, below; or `false`",
+               "S and D, the tensor scale to encode and to decode; `false`: no scale above the "
+               "block scales. Older files call it `level_two`"},
     DialectKey{"block_scale", kLabel, "t, the block scale before it is rounded"},
     DialectKey{"scale_encoding", kLabel, "the stored byte of t; `up` and `down` round E4M3 scales"},
     DialectKey{"factor", kLabel, "e, with which an element becomes v"},
@@ -115,7 +116,7 @@ std::string DialectKeysText() {
     text += "| `" + std::string(k.key) + "` | " + Cell(k.values) + " | " + Cell(k.meaning) + " |\n";
   }
   return text + Labels<BlockStatistic>("clip") + Labels<Unbias>("unbias") +
-         Labels<Adaptive>("adaptive") + Labels<TensorScaleRule>("level_two") +
+         Labels<Adaptive>("adaptive") + Labels<TensorScaleRule>("tensor_scale") +
          Labels<BlockScale>("block_scale") + Labels<ScaleEncoding>("scale_encoding") +
          Labels<Factor>("factor") + Labels<ElementRounding>("element_rounding") +
          Labels<NanRule>("nan") + Labels<InfScale>("inf_scale");

@@ -8,6 +8,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/kept.h"
+#include "fp4lab/io/renamed_key.h"
 #include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
@@ -21,7 +22,7 @@ constexpr std::string_view kDescriptions[] = {
 
 // The stages of which an object without "base" has every one.
 constexpr std::string_view kStages[] = {
-    "element",     "scale",          "block",       "level_two",
+    "element",     "scale",          "block",       "tensor_scale",
     "block_scale", "scale_encoding", "factor",      "element_rounding",
     "nan",         "inf_scale",      "signed_zeros"};
 constexpr std::size_t kWithRule = 3;  // so many of these beside "rule"
@@ -45,7 +46,8 @@ Dialect ReadBase(JsonObject& o) {
   if (o.Has("like")) return BaseNamed(like, o.Where("like"));
   const std::size_t needed = o.Has("rule") ? kWithRule : std::size(kStages);
   for (std::size_t i = 0; i < needed; ++i) {
-    if (o.Has(kStages[i])) continue;
+    const bool is_renamed = kStages[i] == "tensor_scale" && o.Has(kOldTensorScale);
+    if (o.Has(kStages[i]) || is_renamed) continue;
     throw Error(o.Where(kStages[i]),
                 "is missing; give it, or \"base\": the name of the row that the keys change");
   }

@@ -3,7 +3,7 @@
 // The object has either
 //   "base" (or "like"), the name of a row, and the keys that differ from it, or
 //   "rule", "element", "scale" and "block", which choose the formulas together, or
-//   every stage: "element", "scale", "block", "level_two", "block_scale", "scale_encoding",
+//   every stage: "element", "scale", "block", "tensor_scale", "block_scale", "scale_encoding",
 //   "factor", "element_rounding", "nan", "inf_scale", "signed_zeros".
 // Keys and words are those of dialect_json.h; `fp4lab dialects NAME --json` prints them for each
 // row. Members by which that command describes a row ("name", "source", "stages", ...) are read

@@ -76,7 +76,7 @@ enum class MuonScale {
   kKellerJordan  // sqrt(max(1, out / in))
 };
 
-// nn/muon.h, on the matrices of the blocks; AdamW updates embedding, head and gains.
+// nn/optimizer/muon.h, on the matrices of the blocks; AdamW updates embedding, head and gains.
 struct MuonConfig {
   float momentum = 0.95f;
   bool nesterov = true;

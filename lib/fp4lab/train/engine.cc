@@ -6,7 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/aligned.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab {

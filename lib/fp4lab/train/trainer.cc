@@ -8,7 +8,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/corpus_fit.h"

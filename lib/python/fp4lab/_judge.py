@@ -259,7 +259,7 @@ def _verdict(a: _Answer, first: int, check_padding: bool) -> Verdict:
     except _core.Error as error:
         raise _core.Error(str(error) + _IDENTIFY) if _is_of_size(str(error)) else error from None
     facts = json.loads(facts_text)
-    codes, scales, number = facts["codes"], facts["scales"], facts["level_two"]
+    codes, scales, number = facts["codes"], facts["scales"], facts["tensor_scale"]
     return Verdict(
         accepted=accepted,
         equal=facts["equal"],

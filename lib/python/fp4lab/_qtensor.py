@@ -12,9 +12,10 @@ import numpy as np
 from . import _arrays, _core, _ieee, _tables
 from ._arguments import flag, integer, one_of, text
 
-# The names of the program's options --codes-order and --level-two-is.
+# The names of the program's options --codes-order and --tensor-scale-is.
 NIBBLES = ("low-first", "high-first", "split-halves", "bytes", "dense6")
 TENSOR_SCALES = ("amax", "multiplier", "divisor", "none")
+_OLD_TENSOR_SCALE = "level_two"  # its member and key in files of older versions
 # Names of scale layouts: the program's (--scales-order), and those of torch and Transformer Engine.
 _SCALE_LAYOUTS = {
     "linear": "linear", "padded": "padded", "swizzled_32_4_4": "128x4", "SWIZZLE_32_4_4": "128x4",
@@ -230,7 +231,7 @@ class QTensor:
                 "scales": scale_order(self.scale_layout),
                 "transposed": False,
                 "expanded_scales": self.expanded_scales,
-                "level_two": "amax",
+                "tensor_scale_is": "amax",
             },
             sort_keys=True,
         )
@@ -265,7 +266,7 @@ class QTensor:
                 shape = (1, sizes[2] * sizes[3])
             arrays[dot + "scales"] = scales.reshape(shape)
         if numbers:
-            arrays[dot + "level_two"] = np.asarray(numbers, np.float32)
+            arrays[dot + "tensor_scale"] = np.asarray(numbers, np.float32)
         key = "fp4lab." + name if name else "fp4lab"
         meta = {key: self._description()}
         if self.columnwise:
@@ -274,7 +275,7 @@ class QTensor:
             _files.write_npz(path, arrays, meta)
         elif path.endswith(".safetensors"):
             d = _tables.dialect(self.dialect)
-            kinds = {dot + "codes": "U8", dot + "level_two": "F32"}
+            kinds = {dot + "codes": "U8", dot + "tensor_scale": "F32"}
             kinds[dot + "scales"] = _SCALE_TYPES[kind][1] or _SAFETENSORS.get(d.scale, "U8")
             shapes = {k: list(v.shape) for k, v in arrays.items()}
             if d.element_bits == 4 and self.nibbles == "low-first":
@@ -309,9 +310,10 @@ class QTensor:
             raise ValueError(f'{path}: holds no matrix "{name}"; it has: {names}')
         facts = json.loads(meta[key])
         dot = name + "." if name else ""
-        numbers = arrays.get(dot + "level_two")
+        numbers = arrays.get(dot + "tensor_scale", arrays.get(dot + _OLD_TENSOR_SCALE))
         scales = arrays.get(dot + "scales", np.zeros((0, 0), np.uint8))
-        if facts["transposed"] or facts["level_two"] not in ("amax", "none"):
+        convention = facts.get("tensor_scale_is", facts.get(_OLD_TENSOR_SCALE))
+        if facts["transposed"] or convention not in ("amax", "none"):
             raise ValueError(
                 f"{path}: stored transposed or with another tensor scale than the amax; "
                 "`fp4lab convert` brings it into the usual layout"

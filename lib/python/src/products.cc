@@ -8,7 +8,7 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/judge/products/gemm.h"
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 #include "fp4lab/tensor/accumulation.h"
 
 namespace fp4lab::python {

@@ -56,7 +56,7 @@ Json Description(const StoredMatrix& m, std::string_view dialect) {
           {"scales", Named(m.layout.scales).name},
           {"transposed", m.layout.transposed},
           {"expanded_scales", m.layout.expanded_scales},
-          {"level_two", has_none ? "none" : Name(m.layout.tensor_scale)}};
+          {"tensor_scale_is", has_none ? "none" : Name(m.layout.tensor_scale)}};
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::s
   if (stored.block_rows > 0)
     file->tensors[OwnPrefix(name) + "scales"] = ScalesTensor(stored, sizes);
   if (stored.tensor_scale.empty()) return;
-  file->tensors[OwnPrefix(name) + "level_two"] =
+  file->tensors[OwnPrefix(name) + "tensor_scale"] =
       Tensor("F32", {stored.tensor_scale.size()}, std::as_bytes(std::span(stored.tensor_scale)));
 }
 

@@ -12,6 +12,7 @@
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/exchange/vendors/own_convention.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/renamed_key.h"
 #include "fp4lab/spelling/spelled_dialect.h"
 
 namespace fp4lab {
@@ -36,7 +37,7 @@ std::optional<ScaleType> ReadScaleType(JsonObject& o) {
 }
 
 template <class T, class Table>
-T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::string_view),
+T RequireNamed(JsonObject& o, std::string_view key, std::optional<T> (*find)(std::string_view),
                const Table& table) {
   std::string name;
   o.Require(key, &name);
@@ -79,8 +80,8 @@ StoredFile ReadDescription(const std::string& text, const std::string& where) {
   m.layout.scales = RequireNamed(o, "scales", FindScaleOrder, kScaleOrders);
   o.Require("transposed", &m.layout.transposed);
   o.Require("expanded_scales", &m.layout.expanded_scales);
-  m.layout.tensor_scale =
-      RequireNamed(o, "level_two", FindTensorScaleConvention, kTensorScaleConventions);
+  m.layout.tensor_scale = RequireNamed(o, RenamedKey(o, "tensor_scale_is", kOldTensorScale),
+                                       FindTensorScaleConvention, kTensorScaleConventions);
   o.Finish();
   if (FormatOf(m.element).bits > 8 || FormatOf(m.scale).bits > 8) {
     throw Error(where, "elements and scales are formats of at most 8 bits");
@@ -116,7 +117,7 @@ void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::
                SafetensorsFile* file) {
   const IeeeArithmetic ieee;
   AddViews(stored, dialect, name, file);
-  for (const char* part : {"codes", "scales", "level_two"}) {
+  for (const char* part : {"codes", "scales", "tensor_scale"}) {
     const auto found = file->tensors.find(OwnPrefix(name) + part);
     if (found != file->tensors.end()) found->second.bytes.Own();
   }
@@ -133,7 +134,10 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
   m.codes = TakeBytes(file, OwnPrefix(name) + "codes");
   m.scales = TakeBytes(file, OwnPrefix(name) + "scales");
   CheckGrids(file, name, m, where);
-  const auto tensor_scale = file.tensors.find(OwnPrefix(name) + "level_two");
+  auto tensor_scale = file.tensors.find(OwnPrefix(name) + "tensor_scale");
+  if (tensor_scale == file.tensors.end()) {
+    tensor_scale = file.tensors.find(OwnPrefix(name) + std::string(kOldTensorScale));
+  }
   if (tensor_scale != file.tensors.end()) {
     if (tensor_scale->second.dtype != "F32") {
       throw Error(where + "#" + tensor_scale->first, "must be F32");
@@ -148,7 +152,7 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
       options.dialect != nullptr ? options.dialect : FindDialect(result.dialect);
   if (m.tensor_scale.empty() && m.layout.tensor_scale != TensorScaleConvention::kNone &&
       NeedsTensorScale(m, dialect)) {
-    RefuseMissingTensorScale(where, OwnPrefix(name) + "level_two", OwnPrefix(name) + "codes");
+    RefuseMissingTensorScale(where, OwnPrefix(name) + "tensor_scale", OwnPrefix(name) + "codes");
   }
   CheckStored(m, where);
   return result;

@@ -522,9 +522,10 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
 
 void RefuseMissingTensorScale(std::string_view where, const std::string& name,
                               const std::string& codes) {
-  throw Error(where, "has no number in " + name + ", the tensor scale of " + codes +
-                         ": add it as F32, or state that it has none with --read-level-two-is none "
-                         "(verify, explain, identify: --level-two-is none)");
+  throw Error(where,
+              "has no number in " + name + ", the tensor scale of " + codes +
+                  ": add it as F32, or state that it has none with --read-tensor-scale-is none "
+                  "(verify, explain, identify: --tensor-scale-is none)");
 }
 
 StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::string_view where) {

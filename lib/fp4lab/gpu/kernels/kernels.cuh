@@ -138,7 +138,7 @@ void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, flo
 inline constexpr std::size_t kLossChunk = 1024;
 void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream);
 
-// ---- The gradient's norm (nn/optimizer.h), exact
+// ---- The gradient's norm (nn/optimizer/optimizer.h), exact
 
 // partial(i) = the sum of squares of chunk i; the partials, added in order, are nn's SumOfSquares.
 inline constexpr std::size_t kSquaresChunk = 4096;

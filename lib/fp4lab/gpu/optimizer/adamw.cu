@@ -1,4 +1,4 @@
-// AdamW in the order of nn/optimizer.cc.
+// AdamW in the order of nn/optimizer/optimizer.cc.
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/gpu/optimizer/adamw.cuh"
 #include "fp4lab/gpu/optimizer/optimizer.cuh"

@@ -3,11 +3,11 @@
 #include <cstddef>
 
 #include "fp4lab/gpu/optimizer/optimizer.cuh"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 
 namespace fp4lab::gpu {
 
-// AdamW (nn/optimizer.h) in device memory, exact.
+// AdamW (nn/optimizer/optimizer.h) in device memory, exact.
 void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
                float* m, float* v, cudaStream_t stream);
 // AdamW of one group of parameters, with the group's rate and decay.

@@ -1,4 +1,4 @@
-// Muon (nn/muon.h) on the device. Momentum, norm, rounding and update have the CPU's bits for the
+// Muon (nn/optimizer/muon.h) on the device. Momentum, norm, rounding and update have the CPU's bits for the
 // same inputs; the products of Newton-Schulz are cuBLASLt's, which adds up in an order of its own.
 #include <algorithm>
 #include <optional>

@@ -4,11 +4,11 @@
 
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/gpu/gemm/gemm.cuh"
-#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/optimizer/muon.h"
 
 namespace fp4lab::gpu {
 
-// MuonStep (nn/muon.h) in device memory, for weights of at most `size` elements whose shorter side
+// MuonStep (nn/optimizer/muon.h) in device memory, for weights of at most `size` elements whose shorter side
 // is at most `rows`. `bf16` as Muon::bf16 of all calls.
 class MuonStepOnDevice {
  public:

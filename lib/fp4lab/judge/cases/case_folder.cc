@@ -11,6 +11,7 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
+#include "fp4lab/io/renamed_key.h"
 #include "fp4lab/io/tensors/npy.h"
 #include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/cases/bf16_bits.h"
@@ -25,7 +26,8 @@ constexpr std::string_view kInputSuffix = ".x.npy";
 constexpr std::string_view kKept = "kept.json";
 constexpr std::string_view kRandomSuffix = ".random.npy";
 constexpr std::string_view kCodesSuffix = ".codes.npy", kScalesSuffix = ".scales.npy",
-                           kNumbersSuffix = ".level_two.npy";
+                           kTensorScaleSuffix = ".tensor_scale.npy",
+                           kOldTensorScaleSuffix = ".level_two.npy";
 
 std::string Numbered(std::size_t index, std::string_view suffix) {
   char digits[24];
@@ -68,7 +70,8 @@ std::vector<std::size_t> TensorShape(const SafetensorsFile& file, const char* na
   return at == file.tensors.end() ? std::vector<std::size_t>{} : at->second.shape;
 }
 
-std::vector<float> Floats(const SafetensorsFile& file, const char* name, const std::string& where) {
+std::vector<float> Floats(const SafetensorsFile& file, const std::string& name,
+                          const std::string& where) {
   const auto at = file.tensors.find(name);
   if (at == file.tensors.end()) return {};
   if (at->second.dtype != "F32") {
@@ -119,12 +122,15 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
     answer.scales = TensorBytes(file, "scales");
     answer.codes_shape = TensorShape(file, "codes");
     answer.scales_shape = TensorShape(file, "scales");
-    answer.tensor_scale = Floats(file, "level_two", whole.string());
+    const std::string old_name(kOldTensorScale);
+    answer.tensor_scale =
+        Floats(file, file.tensors.contains(old_name) ? old_name : "tensor_scale", whole.string());
     return answer;
   }
   const std::optional<NpyArray> codes = NpyIfThere(folder / Numbered(index, kCodesSuffix));
   const std::optional<NpyArray> scales = NpyIfThere(folder / Numbered(index, kScalesSuffix));
-  const std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, kNumbersSuffix));
+  std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, kTensorScaleSuffix));
+  if (!numbers) numbers = NpyIfThere(folder / Numbered(index, kOldTensorScaleSuffix));
   if (!codes && !scales && !numbers) return std::nullopt;
   const auto take = [](const std::optional<NpyArray>& from, auto* to) {
     using T = typename std::remove_pointer_t<decltype(to)>::value_type;
@@ -161,7 +167,7 @@ void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& 
   };
   write(kCodesSuffix, answer.codes);
   write(kScalesSuffix, answer.scales);
-  write(kNumbersSuffix, answer.tensor_scale);
+  write(kTensorScaleSuffix, answer.tensor_scale);
 }
 
 namespace {
@@ -189,7 +195,7 @@ KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayou
              {"transposed", layout.transposed},
              {"expanded_scales", layout.expanded_scales},
              {"scales_type", Named(layout.scale_type).name},
-             {"level_two_is", Name(layout.tensor_scale)}}) {
+             {"tensor_scale_is", Name(layout.tensor_scale)}}) {
   const IeeeArithmetic ieee;
   if (!amax.empty()) kept_["amax"] = std::vector<double>(amax.begin(), amax.end());
   if (folder_.empty() || !Exists(folder_)) return;
@@ -202,8 +208,8 @@ KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayou
                 "of their own");
   }
   for (const std::size_t index : old) {
-    for (const std::string_view suffix :
-         {kCodesSuffix, kScalesSuffix, kNumbersSuffix, kRandomSuffix, kInputSuffix}) {
+    for (const std::string_view suffix : {kCodesSuffix, kScalesSuffix, kTensorScaleSuffix,
+                                          kOldTensorScaleSuffix, kRandomSuffix, kInputSuffix}) {
       if (!error) fs::remove(folder_ / Numbered(index, suffix), error);
     }
   }
@@ -245,7 +251,8 @@ std::optional<KeptKind> ReadKeptKind(const fs::path& folder) {
   o.Require("dialect", &kind.dialect);
   kind.layout.codes = NamedMember(&o, "codes_order", FindCodeOrder);
   kind.layout.scales = NamedMember(&o, "scales_order", FindScaleOrder);
-  kind.layout.tensor_scale = NamedMember(&o, "level_two_is", FindTensorScaleConvention);
+  kind.layout.tensor_scale =
+      NamedMember(&o, RenamedKey(o, "tensor_scale_is", "level_two_is"), FindTensorScaleConvention);
   if (o.Has("scales_type")) {
     kind.layout.scale_type = NamedMember(&o, "scales_type", FindScaleType);
   }

@@ -75,9 +75,9 @@ void AnswerCases(const Kernel& kernel, std::span<const Deviation* const> deviati
 void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
                      const std::vector<Case>& cases, const std::filesystem::path& folder,
                      bool safetensors);
-// Reads the answer to case number `index`: NNNN.safetensors with "codes", "scales" and "level_two",
-// or NNNN.codes.npy, NNNN.scales.npy and NNNN.tensor_scale.npy. nullopt if none of these files
-// exists.
+// Reads the answer to case number `index`: NNNN.safetensors with "codes", "scales" and
+// "tensor_scale", or NNNN.codes.npy, NNNN.scales.npy and NNNN.tensor_scale.npy. nullopt if none of
+// these files exists.
 std::optional<CaseAnswer> ReadCaseAnswer(const std::filesystem::path& folder, std::size_t index);
 
 // Writes a case and its answer as files for `explain`: NNNN.x.npy (float32), NNNN.codes.npy ...

@@ -175,7 +175,7 @@ Explanation Explain(const Kernel& asked, MatrixView<const float> x, const Stored
   e.counts = matcher.Count(plan, false, &differ);
   e.equal = e.counts.Equal();
   if (e.equal) return e;
-  if (e.counts.tensor_scale_differs) e.tensor_scale = ReadTensorNumber(kernel, matcher);
+  if (e.counts.tensor_scale_differs) e.tensor_scale = InterpretTensorScale(kernel, matcher);
   e.extent = ExtentOf(kernel, matcher);
   if (e.OnlyTensorScale()) {
     SearchOptions singles = options.search;

@@ -48,7 +48,7 @@ struct Explanation {
   MatchCounts counts;
   bool same_values = false;  // bytes differ, but every decoded value is equal
   // The interpretation of the stored tensor scale, if it differs.
-  std::optional<TensorNumberReading> tensor_scale;
+  std::optional<TensorScaleReading> tensor_scale;
   Extent extent;
   // The numbers of the first element that differs.
   Trace ours;

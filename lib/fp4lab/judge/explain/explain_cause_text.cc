@@ -182,10 +182,9 @@ std::string StochasticText(const Kernel& kernel, const StochasticCause& cause) {
          name + " --more-codes ...; with recorded bits: --random.\n";
 }
 
-// The text for bytes in which only the tensor number differs.
-std::string TensorNumberText(const Explanation& e) {
-  std::string text =
-      "Cause: Only the tensor number differs: it is " + e.tensor_scale->looks + ".\n";
+// The text for bytes in which only the tensor scale differs.
+std::string TensorScaleText(const Explanation& e) {
+  std::string text = "Cause: Only the tensor scale differs: it is " + e.tensor_scale->looks + ".\n";
   if (!e.causes.exact.empty()) {
     text += "       The same bytes follow from:\n" + Listed(e.causes.exact, Described);
   }
@@ -200,7 +199,7 @@ bool AStageDiffers(const Explanation& e) {
 
 std::string WhereToLook(const Explanation& e) {
   if (e.tensor_scale && e.tensor_scale->kind != "unknown") {
-    return "Fix the tensor number first: " + e.tensor_scale->remedy + ". Then run explain again.\n";
+    return "Fix the tensor scale first: " + e.tensor_scale->remedy + ". Then run explain again.\n";
   }
   if (AStageDiffers(e)) return "Check the first stage above in which ours and theirs differ.\n";
   if (!e.counts.comparable) {
@@ -238,7 +237,7 @@ std::string NoCauseText(const Explanation& e) {
 
 std::string CauseText(const Kernel& kernel, const Explanation& e) {
   const IeeeArithmetic ieee;
-  if (e.OnlyTensorScale()) return TensorNumberText(e);
+  if (e.OnlyTensorScale()) return TensorScaleText(e);
   switch (e.causes.certainty) {
     case Certainty::kForced:
       return ForcedText(e);

@@ -76,9 +76,9 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
                {"dialect", kernel.dialect.name},
                {"codes", {{"compared", c.codes}, {"different", c.codes_differ}}},
                {"scales", {{"compared", c.scales}, {"different", c.scales_differ}}},
-               {"level_two_differs", c.tensor_scale_differs}};
+               {"tensor_scale_differs", c.tensor_scale_differs}};
   if (e.equal) return json;
-  json["level_two"] = e.tensor_scale ? ToJson(*e.tensor_scale) : Json(nullptr);
+  json["tensor_scale"] = e.tensor_scale ? ToJson(*e.tensor_scale) : Json(nullptr);
   json["same_values"] = e.same_values;
   json["rows_different"] = e.extent.rows_with_codes;
   json["codes_different_by_column"] = e.extent.by_column;

@@ -179,7 +179,7 @@ std::string NumberText(const Explanation& e) {
       !exact.empty() && std::any_of(exact[0].deviations.begin(), exact[0].deviations.end(),
                                     [](const Deviation* d) { return d->name == "amax-of-parts"; });
   if (!parts) return Text(*e.tensor_scale);
-  TensorNumberReading reading = *e.tensor_scale;
+  TensorScaleReading reading = *e.tensor_scale;
   reading.looks = "the number of a part, see the cause";
   return Text(reading);
 }

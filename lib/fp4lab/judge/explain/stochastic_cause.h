@@ -8,7 +8,7 @@
 
 namespace fp4lab {
 
-// All scales and the tensor number are the dialect's, and every code is one of the two neighbours
+// All scales and the tensor scale are the dialect's, and every code is one of the two neighbours
 // of its value.
 struct StochasticCause {
   const Dialect* dialect = nullptr;  // a stochastic row of the table; nullptr: the asked dialect

@@ -246,7 +246,7 @@ void WriteDecidingInput(const DecidingInput& input, std::span<const Candidate> c
       file.tensors[name + ".scales"] = {"U8", {m.scales.size()}, bytes_of(m.scales)};
     }
     if (!m.tensor_scale.empty()) {
-      file.tensors[name + ".level_two"] = {
+      file.tensors[name + ".tensor_scale"] = {
           "F32", {m.tensor_scale.size()}, bytes_of(m.tensor_scale)};
     }
     std::string members;

@@ -286,7 +286,7 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
   SortCandidates(&result.other_number);
   if (!result.other_number.empty()) {
     const Candidate& first = result.other_number.front();
-    result.number = ReadTensorNumber(first.kernel, first.columnwise ? columnwise : rowwise);
+    result.number = InterpretTensorScale(first.kernel, first.columnwise ? columnwise : rowwise);
   } else if (result.exact.empty()) {
     result.near = Nearest(rejected);
     if (result.allowed.empty()) Arrange(x, rejected, rowwise, options, &result);

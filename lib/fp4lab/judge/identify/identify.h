@@ -45,7 +45,7 @@ struct Identification {
   // stored tensor scale, and the interpretation of that number. The candidates' layouts have the
   // nearest convention.
   std::vector<Candidate> other_number = {};
-  std::optional<TensorNumberReading> number = {};
+  std::optional<TensorScaleReading> number = {};
   struct Near {
     Candidate candidate;
     MatchCounts counts;
@@ -98,7 +98,7 @@ std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candida
                                               std::uint64_t seed,
                                               std::vector<std::vector<std::size_t>>* inseparable);
 
-// Writes a .safetensors file with "input", and for group g "g.codes", "g.scales", "g.level_two";
+// Writes a .safetensors file with "input", and for group g "g.codes", "g.scales", "g.tensor_scale";
 // the metadata "g" lists the group's members.
 void WriteDecidingInput(const DecidingInput& input, std::span<const Candidate> candidates,
                         const std::filesystem::path& path);

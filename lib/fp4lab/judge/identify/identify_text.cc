@@ -58,9 +58,9 @@ std::string OtherNumberText(const Identification& r) {
   std::vector<Candidate> without_number = r.other_number;
   for (Candidate& c : without_number) c.kernel.layout.tensor_scale = TensorScaleConvention::kNone;
   std::string text = "Codes and scales are those of\n" + Names(without_number, r) +
-                     "but the tensor number differs under every convention.\n";
+                     "but the tensor scale differs under every convention.\n";
   if (!r.number) {
-    return text + "These dialects have no tensor number.\nDo: leave the tensor number out.\n";
+    return text + "These dialects have no tensor scale.\nDo: leave the tensor scale out.\n";
   }
   return text + "Of " + Name(r.other_number[0]) + ": " + Text(*r.number) +
          ".\nDo: " + r.number->remedy + ".\n";
@@ -98,7 +98,7 @@ std::string NearText(const Identification& r) {
                      " that fit the sizes gives these bytes.\n";
   if (r.near.empty()) {
     return text +
-           "Do: check the shape of the input, and that codes, scales and tensor number are "
+           "Do: check the shape of the input, and that codes, scales and tensor scale are "
            "not mixed up.\n";
   }
   text += "Nearest:\n";
@@ -145,16 +145,17 @@ std::string DecidingText(const Identification& r) {
 
 Json CandidateJson(const Candidate& c) {
   const StorageLayout& l = c.kernel.layout;
-  return {{"name", Name(c)},
-          {"dialect", c.kernel.dialect.name},
-          {"codes_order", Name(l.codes)},
-          {"scales_order", Named(l.scales).name},
-          {"transposed", l.transposed},
-          {"expanded_scales", l.expanded_scales},
-          {"level_two_is", kTensorScaleConventions[static_cast<std::size_t>(l.tensor_scale)].name},
-          {"transpose_input", c.columnwise},
-          {"hadamard", c.kernel.hadamard},
-          {"sign_mask", c.kernel.sign_mask}};
+  return {
+      {"name", Name(c)},
+      {"dialect", c.kernel.dialect.name},
+      {"codes_order", Name(l.codes)},
+      {"scales_order", Named(l.scales).name},
+      {"transposed", l.transposed},
+      {"expanded_scales", l.expanded_scales},
+      {"tensor_scale_is", kTensorScaleConventions[static_cast<std::size_t>(l.tensor_scale)].name},
+      {"transpose_input", c.columnwise},
+      {"hadamard", c.kernel.hadamard},
+      {"sign_mask", c.kernel.sign_mask}};
 }
 
 // The candidates, each with the index of the first candidate that gives the same bytes for this

@@ -81,13 +81,13 @@ constexpr auto kTable = std::to_array<Deviation>({
      Stage::kLayout, [](Plan& p) { return Change(p.output.words_reversed, true); }},
     {"code-nibbles-reversed", "writes the eight nibbles of every 32-bit word in reverse order",
      Stage::kLayout, [](Plan& p) { return IsFp4(p) && Change(p.output.nibbles_reversed, true); }},
-    {"level-two-as-amax", "stores the amax where another number is asked for", Stage::kLayout,
+    {"tensor-scale-as-amax", "stores the amax where another number is asked for", Stage::kLayout,
      [](Plan& p) { return SetWritten(p, TensorScaleConvention::kAmax); }},
-    {"level-two-as-multiplier", "stores the multiplier amax / C where another number is asked for",
+    {"tensor-scale-as-multiplier", "stores the multiplier amax / C where another number is asked for",
      Stage::kLayout, [](Plan& p) { return SetWritten(p, TensorScaleConvention::kMultiplier); }},
-    {"level-two-as-divisor", "stores the divisor C / amax where another number is asked for",
+    {"tensor-scale-as-divisor", "stores the divisor C / amax where another number is asked for",
      Stage::kLayout, [](Plan& p) { return SetWritten(p, TensorScaleConvention::kDivisor); }},
-    {"level-two-stored-inverted", "stores the reciprocal of the tensor scale", Stage::kLayout,
+    {"tensor-scale-stored-inverted", "stores the reciprocal of the tensor scale", Stage::kLayout,
      [](Plan& p) { return HasTensorScale(p) && Change(p.output.tensor_scale_inverted, true); }},
 
     // ---- Input: another matrix is quantized
@@ -188,18 +188,18 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.bf16_result, false); }},
 
     // ---- Tensor scales
-    {"level-two-missing", "has no tensor scale: S = D = 1", Stage::kTensorScale,
+    {"tensor-scale-missing", "has no tensor scale: S = D = 1", Stage::kTensorScale,
      [](Plan& p) { return HasTensorScale(p) && HasScales(p) && Change(p.tensor.missing, true); }},
-    {"level-two-inverted", "exchanges the encode scale S and the decode scale D",
+    {"tensor-scale-inverted", "exchanges the encode scale S and the decode scale D",
      Stage::kTensorScale,
      [](Plan& p) { return HasTensorScale(p) && Change(p.tensor.inverted, true); }},
-    {"scale-without-level-two", "leaves the tensor scale out of the block scales", Stage::kTensorScale,
+    {"scale-without-tensor-scale", "leaves the tensor scale out of the block scales", Stage::kTensorScale,
      [](Plan& p) {
        return HasTensorScale(p) && HasScales(p) &&
               p.kernel.dialect.block_scale != BlockScale::kOverTensor &&
               Change(p.tensor.missing_in_scale, true);
      }},
-    {"factor-without-level-two", "leaves the tensor scale out of the element factor",
+    {"factor-without-tensor-scale", "leaves the tensor scale out of the element factor",
      Stage::kTensorScale,
      [](Plan& p) { return HasTensorScale(p) && HasScales(p) && Change(p.tensor.missing_in_factor, true); }},
     {"constant-448x6", "computes the tensor scale from C = 448 * 6", Stage::kTensorScale,

@@ -22,7 +22,7 @@ std::string CommandOptions(const Kernel& kernel) {
   if (l.transposed) text += " --transposed";
   if (l.expanded_scales) text += " --expanded-scales";
   if (HasTensorScale(kernel.dialect) && l.tensor_scale != plain.tensor_scale) {
-    text += " --level-two-is " + std::string(Name(l.tensor_scale));
+    text += " --tensor-scale-is " + std::string(Name(l.tensor_scale));
   }
   if (kernel.hadamard != 0) {
     text += " --hadamard " + std::to_string(kernel.hadamard);

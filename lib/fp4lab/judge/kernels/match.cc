@@ -262,7 +262,7 @@ AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher) {
   return AmaxUsed::kNeither;
 }
 
-std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher) {
+std::optional<TensorScaleReading> InterpretTensorScale(const Kernel& kernel, ByteMatcher& matcher) {
   const IeeeArithmetic ieee;
   const Dialect& d = kernel.dialect;
   const TensorScaleConvention convention = kernel.layout.tensor_scale;
@@ -274,14 +274,14 @@ std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMa
   if (kernel.hadamard != 0) {
     others.push_back(AmaxBeforeTransform(matcher.x()));
   }
-  return ReadTensorNumber({.convention = convention,
-                           .dialect = &d,
-                           .constant = TensorScaleConstant(d),
-                           .largest_element = MaxFinite(d.element),
-                           .amax = evaluator.amax(),
-                           .got = got,
-                           .used = FindAmaxUsed(kernel, matcher)},
-                          others);
+  return InterpretTensorScale({.convention = convention,
+                               .dialect = &d,
+                               .constant = TensorScaleConstant(d),
+                               .largest_element = MaxFinite(d.element),
+                               .amax = evaluator.amax(),
+                               .got = got,
+                               .used = FindAmaxUsed(kernel, matcher)},
+                              others);
 }
 
 }  // namespace fp4lab

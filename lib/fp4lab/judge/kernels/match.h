@@ -11,7 +11,7 @@
 
 #include "fp4lab/judge/kernels/evaluate.h"
 #include "fp4lab/judge/kernels/places.h"
-#include "fp4lab/judge/kernels/tensor_number.h"
+#include "fp4lab/judge/kernels/tensor_scale_reading.h"
 
 namespace fp4lab {
 
@@ -104,6 +104,6 @@ AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher);
 
 // An interpretation of stored tensor scales that are not the kernel's. nullopt if they are right,
 // not stored or not asked for.
-std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher);
+std::optional<TensorScaleReading> InterpretTensorScale(const Kernel& kernel, ByteMatcher& matcher);
 
 }  // namespace fp4lab

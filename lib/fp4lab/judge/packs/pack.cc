@@ -255,7 +255,7 @@ SafetensorsFile MakePack(const Dialect& dialect, MatrixView<const float> input,
       file.tensors[name + ".scales"] = Tensor("U8", {stored.scales.size()}, stored.scales);
     }
     if (!stored.tensor_scale.empty()) {
-      file.tensors[name + ".level_two"] =
+      file.tensors[name + ".tensor_scale"] =
           Tensor("F32", {stored.tensor_scale.size()}, stored.tensor_scale);
     }
   }

@@ -14,7 +14,7 @@
 //   scale         (block rows, block cols) U8: the scale bytes; F32 where scales are numbers
 //   scaled        (rows, cols) F32: v
 //   codes         (rows, cols) U8: one code a byte
-//   NAME.codes, NAME.scales (U8), NAME.level_two (F32): the bytes as a kernel stores them in
+//   NAME.codes, NAME.scales (U8), NAME.tensor_scale (F32): the bytes as a kernel stores them in
 //                 layout NAME
 // __metadata__: "format", "fp4lab" (version), "dialect", "source", "element", "scale", "block",
 // "factor_divides", "hadamard", "sign_mask", "layouts", and for every tensor "sha256.TENSOR" of its

@@ -100,7 +100,7 @@ constexpr Meaning kMeanings[] = {
     {"codes", "the code of each element, one in a byte, row by row"},
     {".codes", "the bytes of codes as a kernel stores them"},
     {".scales", "the bytes of scales as a kernel stores them"},
-    {".level_two", "the tensor scale as a kernel stores it"},
+    {".tensor_scale", "the tensor scale as a kernel stores it"},
 };
 
 std::string MeaningOf(std::string_view tensor) {

@@ -17,7 +17,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/io/tensors/safetensors.h"
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 #include "fp4lab/judge/products/product_case.h"
 
 namespace fp4lab {

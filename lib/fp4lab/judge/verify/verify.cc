@@ -270,13 +270,13 @@ void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
                      std::span<const OtherAmax> others, Verdict* verdict) {
   if (verdict->tensor_scale.different == 0) return;
   verdict->tensor_scale_reading =
-      ReadTensorNumber({.convention = answer.layout.tensor_scale,
-                        .constant = TensorScaleConstant(expected, dialect.scale_max),
-                        .largest_element = MaxFinite(dialect.element),
-                        .amax = amax,
-                        .got = answer.tensor_scale,
-                        .used = used},
-                       others);
+      InterpretTensorScale({.convention = answer.layout.tensor_scale,
+                            .constant = TensorScaleConstant(expected, dialect.scale_max),
+                            .largest_element = MaxFinite(dialect.element),
+                            .amax = amax,
+                            .got = answer.tensor_scale,
+                            .used = used},
+                           others);
 }
 
 // Where scales and codes follow from an amax for each of a few parts, the reading of the number

@@ -11,7 +11,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/kernels/tensor_number.h"
+#include "fp4lab/judge/kernels/tensor_scale_reading.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
@@ -41,7 +41,7 @@ struct Verdict {
   bool checks_padding = false;              // whether nonzero padding is an error
   std::optional<Allowed> allowed;  // the verdict for a dialect that allows a set of answers
   // The interpretation of the tensor scale, if it differs.
-  std::optional<TensorNumberReading> tensor_scale_reading = {};
+  std::optional<TensorScaleReading> tensor_scale_reading = {};
 
   // Whether all bytes equal the dialect's answer (the IEEE member of a set of answers).
   bool Equal() const;

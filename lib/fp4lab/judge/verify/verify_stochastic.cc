@@ -163,7 +163,7 @@ Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) 
           {"runs", v.repetitions},
           {"free_elements", v.free_elements},
           {"scales_different", verdict.exact.scales.different},
-          {"level_two_different", verdict.exact.tensor_scale.different},
+          {"tensor_scale_different", verdict.exact.tensor_scale.different},
           {"power", {{"bias", v.power.bias}, {"random_bits", v.power.bits}}},
           {"statistics", std::move(statistics)}};
 }

@@ -82,7 +82,7 @@ std::string Headline(const Dialect& dialect, const Verdict& v) {
   const IeeeArithmetic ieee;
   const std::string name(dialect.name);
   if (v.Equal()) return name + ": equal\n";
-  if (v.OnlyTensorScale()) return name + ": DIFFERENT, in the tensor number only\n";
+  if (v.OnlyTensorScale()) return name + ": DIFFERENT, in the tensor scale only\n";
   if (!v.Accepted()) return name + ": DIFFERENT\n";
   return name + ": within the allowed set (" + std::to_string(v.codes.different) + " of " +
          std::to_string(v.codes.total) + " codes and " + std::to_string(v.scales.different) +
@@ -131,16 +131,16 @@ Json VerdictJson(const Dialect& dialect, const Verdict& verdict) {
                                                 : "different"},
                {"equal", verdict.Equal()},
                {"accepted", verdict.Accepted()},
-               {"only_level_two", verdict.OnlyTensorScale()},
+               {"only_tensor_scale", verdict.OnlyTensorScale()},
                {"only_other_bytes", verdict.OnlyOtherBytes()},
                {"codes", PartJson(CodesOf(dialect, verdict))},
                {"scales", PartJson(ScalesOf(dialect, verdict))},
                {"scales_nan_for_largest", verdict.scales.nan_for_largest},
-               {"level_two", nullptr},
+               {"tensor_scale", nullptr},
                {"padding_set", verdict.padding_set}};
-  if (verdict.has_tensor_scale) json["level_two"] = PartJson(TensorScalePart(dialect, verdict));
+  if (verdict.has_tensor_scale) json["tensor_scale"] = PartJson(TensorScalePart(dialect, verdict));
   if (const auto& reading = verdict.tensor_scale_reading) {
-    json["level_two"]["reading"] = ToJson(*reading);
+    json["tensor_scale"]["reading"] = ToJson(*reading);
   }
   if (verdict.allowed) {
     json["allowed"] = {{"ok", verdict.allowed->ok},

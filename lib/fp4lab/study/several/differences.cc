@@ -21,23 +21,68 @@ AskedDifference ReadDifference(const Json& json, const std::string& where) {
   o.Require("arm", &asked.arm);
   o.Require("base", &asked.base);
   o.Read("of", &asked.whole);
+  o.Read("against", &asked.against);
+  o.Read("margin", &asked.margin);
   o.Finish();
   if (o.Has("of") && asked.whole.size() != 2) {
     throw Error(o.Where("of"),
                 "must be two arms: the whole difference is the first less the second");
   }
+  if (o.Has("against") && asked.against.size() != 2) {
+    throw Error(o.Where("against"), "must be two arms, whose difference is taken off");
+  }
+  if (o.Has("against") && o.Has("of")) {
+    throw Error(o.Where("against"), "is for a difference that is no share; leave out \"of\"");
+  }
+  if (o.Has("margin") && !(asked.margin > 0)) {
+    throw Error(o.Where("margin"), "must be a positive number of nats");
+  }
   return asked;
+}
+
+// arm - base, less the difference of the arms of "against".
+LossTerms TermsOf(const AskedDifference& asked, const JoinedStudy& study) {
+  LossTerms terms = {{study.Arm(asked.arm), 1.0}, {study.Arm(asked.base), -1.0}};
+  if (!asked.against.empty()) {
+    terms.push_back({study.Arm(asked.against[0]), -1.0});
+    terms.push_back({study.Arm(asked.against[1]), 1.0});
+  }
+  return terms;
+}
+
+// One sum of losses a seed.
+std::vector<double> SumsAt(const JoinedStudy& study, const LossTerms& terms, std::size_t budget) {
+  std::vector<double> sums(study.cube.seeds);
+  for (const auto& [arm, factor] : terms) {
+    const std::vector<double> losses = study.LossesAt(arm, budget);
+    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += factor * losses[s];
+  }
+  return sums;
+}
+
+std::string_view VerdictOf(const Json& number, double margin) {
+  const Json& interval =
+      number[number["interval_with_text"].is_null() ? "interval_t" : "interval_with_text"];
+  if (interval.is_null()) return "not decided";
+  const double low = interval[0], high = interval[1];
+  if (low >= -margin && high <= margin) return "within the margin";
+  return low > margin || high < -margin ? "beyond the margin" : "not decided";
 }
 
 Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
   const std::size_t last = study.cube.Budgets() - 1;
-  const std::vector<double> part = study.GapsAt(study.Arm(asked.arm), study.Arm(asked.base), last);
+  const LossTerms terms = TermsOf(asked, study);
+  const std::vector<double> part = SumsAt(study, terms, last);
   Json json = NumberJson(part);
-  json["interval_with_text"] = IntervalWithText(
-      json, TextErrorOfGap(study, study.Arm(asked.arm), study.Arm(asked.base), last, kTextDraws));
+  json["interval_with_text"] = IntervalWithText(json, TextErrorOf(study, terms, last, kTextDraws));
   json["study"] = asked.study;
   json["arm"] = asked.arm;
   json["base"] = asked.base;
+  if (!asked.against.empty()) json["against"] = asked.against;
+  if (asked.margin > 0) {
+    json["margin"] = asked.margin;
+    json["verdict"] = VerdictOf(json, asked.margin);
+  }
   if (asked.whole.empty()) return json;
   const std::vector<double> whole =
       study.GapsAt(study.Arm(asked.whole[0]), study.Arm(asked.whole[1]), last);

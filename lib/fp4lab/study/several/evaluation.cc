@@ -165,18 +165,19 @@ class Evaluation {
 
 }  // namespace
 
-double TextErrorOfGap(const JoinedStudy& study, std::size_t arm, std::size_t base,
-                      std::size_t budget, int draws) {
+double TextErrorOf(const JoinedStudy& study, const LossTerms& terms, std::size_t budget,
+                   int draws) {
   const IeeeArithmetic ieee;
   const std::size_t chunks = study.chunks.chunks, budgets = study.cube.Budgets();
   if (chunks == 0) return NAN;
-  std::vector<double> gap(chunks);  // the mean over seeds
+  std::vector<double> mean(chunks);  // over seeds
   for (std::size_t s = 0; s < study.cube.seeds; ++s) {
-    const auto series = [&](std::size_t of) -> const std::vector<double>& {
-      return study.chunks.series[(s * study.cube.arms + of) * budgets + budget];
-    };
     for (std::size_t c = 0; c < chunks; ++c) {
-      gap[c] += (series(arm)[c] - series(base)[c]) / static_cast<double>(study.cube.seeds);
+      double sum = 0;
+      for (const auto& [arm, factor] : terms) {
+        sum += factor * study.chunks.series[(s * study.cube.arms + arm) * budgets + budget][c];
+      }
+      mean[c] += sum / static_cast<double>(study.cube.seeds);
     }
   }
   std::vector<double> drawn(static_cast<std::size_t>(draws));
@@ -185,7 +186,7 @@ double TextErrorOfGap(const JoinedStudy& study, std::size_t arm, std::size_t bas
     const BootstrapDraw draw = DrawBootstrap(0, chunks, block, static_cast<std::uint32_t>(d));
     double sum = 0;
     for (std::size_t c = 0; c < chunks; ++c) {
-      sum += static_cast<double>(draw.chunk_counts[c]) * gap[c];
+      sum += static_cast<double>(draw.chunk_counts[c]) * mean[c];
     }
     drawn[d] = sum / static_cast<double>(chunks);
   });

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/io/json.h"
 #include "fp4lab/study/several/joined_study.h"
@@ -15,10 +17,11 @@ inline constexpr std::size_t kTextBlock = 32768;  // bytes
 // The same in chunks of the study; 1 where it does not say how long a chunk is.
 std::size_t TextBlockOf(const JoinedStudy& study);
 
-// The standard deviation, over `draws` resamples of blocks of chunks of the validation text, of
-// loss(arm) - loss(base) at a budget, mean over seeds. NaN for a study with fewer than two chunks.
-double TextErrorOfGap(const JoinedStudy& study, std::size_t arm, std::size_t base,
-                      std::size_t budget, int draws);
+// Sums of losses that a number is: arm and factor, {{a, 1}, {b, -1}} for loss(a) - loss(b).
+using LossTerms = std::vector<std::pair<std::size_t, double>>;
+// The standard deviation, over `draws` resamples of blocks of chunks of the validation text, of the
+// sum at a budget, mean over seeds. NaN for a study with fewer than two chunks.
+double TextErrorOf(const JoinedStudy& study, const LossTerms& terms, std::size_t budget, int draws);
 // The interval mean +- the root of the squares of the half-width over seeds and of 1.96 times the
 // error of the text, as JSON; null without either.
 Json IntervalWithText(const Json& number, double text_error);

@@ -10,7 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/base/text/suggest.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/observe/observe.h"
 #include "fp4lab/train/optimizer/optimizers.h"

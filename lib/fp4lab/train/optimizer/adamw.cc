@@ -1,5 +1,5 @@
-// AdamW (nn/optimizer.h). Its states are the first and the second moment.
-#include "fp4lab/nn/optimizer.h"
+// AdamW (nn/optimizer/optimizer.h). Its states are the first and the second moment.
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/optimizer/optimizer.h"
 
 namespace fp4lab {

@@ -1,6 +1,7 @@
-// Muon (nn/muon.h) on the matrices of the blocks, AdamW on embedding, head and gains. Its states
-// are the momentum, or AdamW's first moment, and AdamW's second moment, which matrices leave at 0.
-#include "fp4lab/nn/muon.h"
+// Muon (nn/optimizer/muon.h) on the matrices of the blocks, AdamW on embedding, head and gains. Its
+// states are the momentum, or AdamW's first moment, and AdamW's second moment, which matrices leave
+// at 0.
+#include "fp4lab/nn/optimizer/muon.h"
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/train/optimizer/muon_matrices.h"

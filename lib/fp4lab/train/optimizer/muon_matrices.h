@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/optimizer/muon.h"
 #include "fp4lab/train/optimizer/optimizer.h"
 
 namespace fp4lab {

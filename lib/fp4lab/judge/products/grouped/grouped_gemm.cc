@@ -1,4 +1,4 @@
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Interprets a stored tensor scale (tensor number) that is not the number that was asked for.
+// Interprets a stored tensor scale that is not the number that was asked for.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ std::vector<OtherAmax> PartialAmaxes(MatrixView<const float> x, int block_cols);
 // The amax of the input of a Hadamard transform, in place of the transformed matrix's.
 OtherAmax AmaxBeforeTransform(MatrixView<const float> input);
 
-struct TensorNumberReading {
+struct TensorScaleReading {
   std::size_t index = 0;  // of the first number that differs: 0, or the row
   float expected = 0, got = 0;
   std::string kind = {};   // for machines: "multiplier", "one-ulp", "bf16" ...; "unknown"
@@ -52,11 +52,11 @@ struct TensorNumberReading {
   std::string remedy = {};
 };
 // The interpretation of the stored numbers; nullopt if all are right, bit for bit.
-std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& numbers,
-                                                    std::span<const OtherAmax> others = {});
+std::optional<TensorScaleReading> InterpretTensorScale(const TensorNumbers& numbers,
+                                                       std::span<const OtherAmax> others = {});
 
 // "expected 0x40490000 (3.140625), got 0x3a991111 (0.0011679): it looks like ..."
-std::string Text(const TensorNumberReading& reading);
-Json ToJson(const TensorNumberReading& reading);
+std::string Text(const TensorScaleReading& reading);
+Json ToJson(const TensorScaleReading& reading);
 
 }  // namespace fp4lab

@@ -1,5 +1,5 @@
-// ReadTensorNumber: the kinds of wrong tensor scales.
-#include "fp4lab/judge/kernels/tensor_number.h"
+// InterpretTensorScale: the kinds of wrong tensor scales.
+#include "fp4lab/judge/kernels/tensor_scale_reading.h"
 
 #include <cmath>
 #include <vector>
@@ -13,7 +13,7 @@ constexpr float kC = 2688.0f;
 
 std::string KindOf(TensorScaleConvention convention, std::vector<float> amax,
                    std::vector<float> got, std::vector<OtherAmax> others = {}) {
-  const auto reading = ReadTensorNumber(
+  const auto reading = InterpretTensorScale(
       {.convention = convention, .constant = kC, .largest_element = 6.0f, .amax = amax, .got = got},
       others);
   return reading ? reading->kind : "right";
@@ -39,11 +39,11 @@ TEST_CASE("Right tensor scales have no reading, one a row as one a tensor", "[ju
 
 TEST_CASE("A reading holds for every row, and names the first that differs", "[judge]") {
   const std::vector<float> amax = {1.0f, 3.0f, 5.0f}, got = {1.0f, 1.0f / 3.0f, 1.0f / 5.0f};
-  const auto reading = ReadTensorNumber({.convention = TensorScaleConvention::kAmax,
-                                         .constant = kC,
-                                         .largest_element = 6.0f,
-                                         .amax = amax,
-                                         .got = got});
+  const auto reading = InterpretTensorScale({.convention = TensorScaleConvention::kAmax,
+                                             .constant = kC,
+                                             .largest_element = 6.0f,
+                                             .amax = amax,
+                                             .got = got});
   REQUIRE(reading);
   CHECK(reading->kind == "reciprocal");
   CHECK(reading->index == 1);

@@ -1,4 +1,4 @@
-#include "fp4lab/judge/products/grouped_file.h"
+#include "fp4lab/judge/products/grouped/grouped_file.h"
 
 #include <charconv>
 #include <cmath>

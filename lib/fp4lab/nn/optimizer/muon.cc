@@ -1,4 +1,4 @@
-#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/optimizer/muon.h"
 
 #include <cmath>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/nn/lanes/row_chunks.h"
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/gemm.h"
 

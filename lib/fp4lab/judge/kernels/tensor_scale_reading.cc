@@ -1,4 +1,4 @@
-#include "fp4lab/judge/kernels/tensor_number.h"
+#include "fp4lab/judge/kernels/tensor_scale_reading.h"
 
 #include <algorithm>
 #include <array>
@@ -83,11 +83,11 @@ class Reader {
   }
 
   const TensorNumbers& numbers() const { return n_; }
-  std::optional<TensorNumberReading> Found() && { return std::move(reading_); }
+  std::optional<TensorScaleReading> Found() && { return std::move(reading_); }
 
  private:
   const TensorNumbers& n_;
-  std::optional<TensorNumberReading> reading_;
+  std::optional<TensorScaleReading> reading_;
 };
 
 // Tries the right amax in another convention, or the reciprocal. ulps: tolerance for other
@@ -100,7 +100,7 @@ void TryConventions(Reader& r, std::uint32_t ulps) {
     if (convention == asked) continue;
     r.Try(
         Name(convention), r.NameOf(convention) + within,
-        "pass --level-two-is " + std::string(Name(convention)) +
+        "pass --tensor-scale-is " + std::string(Name(convention)) +
             " where the consumer reads it so; else store " + r.NameOf(asked),
         [&](float amax) { return r.Number(amax, convention); }, ulps);
   }
@@ -259,13 +259,13 @@ OtherAmax AmaxBeforeTransform(MatrixView<const float> input) {
   return {"the amax of the input before the transform", MaxMagnitudeOf(input, false)};
 }
 
-std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& n,
-                                                    std::span<const OtherAmax> others) {
+std::optional<TensorScaleReading> InterpretTensorScale(const TensorNumbers& n,
+                                                       std::span<const OtherAmax> others) {
   const IeeeArithmetic ieee;
   Expects(n.convention != TensorScaleConvention::kNone, "a convention that stores a number");
   Reader r(n);
   if (n.got.size() != n.amax.size()) {
-    return TensorNumberReading{
+    return TensorScaleReading{
         .kind = "count",
         .looks = "a list of " + CountText(n.got.size(), "number") + ", not of " +
                  std::to_string(n.amax.size()),
@@ -286,13 +286,13 @@ std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& n,
   return std::move(r).Found();
 }
 
-std::string Text(const TensorNumberReading& r) {
+std::string Text(const TensorScaleReading& r) {
   const IeeeArithmetic ieee;
   if (r.kind == "count") return "it is " + r.looks;
   return "expected " + Written(r.expected) + ", got " + Written(r.got) + ": it is " + r.looks;
 }
 
-Json ToJson(const TensorNumberReading& r) {
+Json ToJson(const TensorScaleReading& r) {
   const IeeeArithmetic ieee;
   const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
   return {{"index", r.index},

@@ -1,4 +1,4 @@
-#include "fp4lab/study/run/collect.h"
+#include "fp4lab/study/run/cluster/collect.h"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/grouped/grouped_gemm.h"
 
 namespace fp4lab {
 

@@ -39,9 +39,9 @@ struct Files {
   ProcessResult Run(const std::string& command, float number,
                     std::vector<std::string> more = {}) const {
     WriteNpy(folder / "number.npy", MakeNpyArray<float>({1}, std::vector<float>{number}));
-    std::vector<std::string> arguments{command,      "--input",     "x.npy",
-                                       "--codes",    "codes.npy",   "--scales",
-                                       "scales.npy", "--level-two", "number.npy"};
+    std::vector<std::string> arguments{command,      "--input",        "x.npy",
+                                       "--codes",    "codes.npy",      "--scales",
+                                       "scales.npy", "--tensor-scale", "number.npy"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunProgram(arguments, {.folder = folder.path()});
   }
@@ -54,7 +54,7 @@ struct WrongNumber {
   const char* kind;
 };
 
-TEST_CASE("With right codes and scales only the wrong tensor number is reported", "[e2e]") {
+TEST_CASE("With right codes and scales only the wrong tensor scale is reported", "[e2e]") {
   const Files files;
   const float up = std::nextafter(files.amax, 2.0f * files.amax);
   const auto bf16 = [](float v) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, v)); };
@@ -75,29 +75,29 @@ TEST_CASE("With right codes and scales only the wrong tensor number is reported"
     const ProcessResult verify = files.Run("verify", wrong.number);
     CAPTURE(verify.output, verify.error);
     CHECK(verify.exit_code == 1);
-    CHECK_THAT(verify.output, ContainsSubstring("nvfp4.te: DIFFERENT, in the tensor number only\n"
+    CHECK_THAT(verify.output, ContainsSubstring("nvfp4.te: DIFFERENT, in the tensor scale only\n"
                                                 "codes   equal (4608)\nscales  equal (288)\n"));
     CHECK_THAT(verify.output, ContainsSubstring(wrong.looks) && ContainsSubstring("\n  do: "));
     const Json json = ParseJson(files.Run("verify", wrong.number, {"--json"}).output, "verify");
     CHECK(json["verdict"] == "different");
-    CHECK(json["only_level_two"] == true);
-    CHECK(json["level_two"]["reading"]["kind"] == wrong.kind);
+    CHECK(json["only_tensor_scale"] == true);
+    CHECK(json["tensor_scale"]["reading"]["kind"] == wrong.kind);
 
     const ProcessResult explain = files.Run("explain", wrong.number);
     CAPTURE(explain.output);
     CHECK(explain.exit_code == 1);
-    CHECK_THAT(explain.output, ContainsSubstring("Cause: Only the tensor number differs: ") &&
+    CHECK_THAT(explain.output, ContainsSubstring("Cause: Only the tensor scale differs: ") &&
                                    ContainsSubstring(wrong.looks) &&
                                    !ContainsSubstring("approximate") &&
                                    !ContainsSubstring("The first difference"));
     const Json causes = ParseJson(files.Run("explain", wrong.number, {"--json"}).output, "explain");
     CHECK(causes["sets"].empty());
-    CHECK(causes["level_two"]["kind"] == wrong.kind);
+    CHECK(causes["tensor_scale"]["kind"] == wrong.kind);
     CHECK(causes["first"].is_null());
   }
 }
 
-TEST_CASE("identify names no exact dialect if only the tensor number is wrong", "[e2e]") {
+TEST_CASE("identify names no exact dialect if only the tensor scale is wrong", "[e2e]") {
   const Files files;
   const float multiplier = files.amax / 2688.0f;
   const ProcessResult run = files.Run("identify", std::nextafter(multiplier, 1.0f));
@@ -118,7 +118,7 @@ TEST_CASE("identify names no exact dialect if only the tensor number is wrong", 
   CHECK(files.Run("identify", multiplier).exit_code == 0);
 }
 
-TEST_CASE("Bytes of an approximate dialect are refused under a wrong tensor number", "[e2e]") {
+TEST_CASE("Bytes of an approximate dialect are refused under a wrong tensor scale", "[e2e]") {
   const Files files;
   const std::vector<std::string> set{"--dialect", "nvfp4.te.use-fast-math"};
   CHECK(files.Run("verify", files.amax, set).exit_code == 0);
@@ -126,9 +126,9 @@ TEST_CASE("Bytes of an approximate dialect are refused under a wrong tensor numb
   CAPTURE(run.output);
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output,
-             ContainsSubstring("use-fast-math: DIFFERENT, in the tensor number only\n") &&
+             ContainsSubstring("use-fast-math: DIFFERENT, in the tensor scale only\n") &&
                  ContainsSubstring("codes and scales lie within the allowed set") &&
-                 ContainsSubstring("pass --level-two-is multiplier"));
+                 ContainsSubstring("pass --tensor-scale-is multiplier"));
 }
 
 // ---- Files without the number -------------------------------------------------------------------
@@ -150,7 +150,7 @@ TEST_CASE("A file that lacks its tensor scale is refused by the tensor's name", 
     const char *convention, *dialect, *tensor;
   };
   for (const Naming& n :
-       {Naming{"fp4lab", "nvfp4.te", "w.level_two"},
+       {Naming{"fp4lab", "nvfp4.te", "w.tensor_scale"},
         Naming{"modelopt", "nvfp4.modelopt", "w.weight_scale_2"},
         Naming{"compressed-tensors", "nvfp4.compressed-tensors", "w.weight_global_scale"},
         Naming{"te", "nvfp4.te", "w_amax_rowwise"}}) {
@@ -177,13 +177,13 @@ TEST_CASE("A file that lacks its tensor scale is refused by the tensor's name", 
       CHECK_FALSE(std::filesystem::exists(files.folder / "y.npy"));
       CHECK_FALSE(std::filesystem::exists(files.folder / "y.npz"));
     }
-    const ProcessResult stated =
-        run({"dequantize", "lacks.safetensors", "--read-level-two-is", "none", "--out", "z.npy"});
+    const ProcessResult stated = run(
+        {"dequantize", "lacks.safetensors", "--read-tensor-scale-is", "none", "--out", "z.npy"});
     INFO(stated.error);
     CHECK(stated.exit_code == 0);
     CHECK_THAT(stated.output, ContainsSubstring("float32, without a tensor scale\n"));
     const ProcessResult verified =
-        run({"verify", "--input", "x.npy", "--stored", "lacks.safetensors", "--level-two-is",
+        run({"verify", "--input", "x.npy", "--stored", "lacks.safetensors", "--tensor-scale-is",
              "none", "--dialect", n.dialect});
     CHECK(verified.exit_code == 0);
     CHECK_THAT(verified.output,
@@ -208,15 +208,15 @@ TEST_CASE("Formats without a tensor scale need none in their files", "[e2e][exch
           ReadMatrix((files.folder / "z.npy").string()).values);
     run({"verify", "--input", "x.npy", "--stored", "q.npz"});
   }
-  // A file written with --level-two-is none states itself that it has no tensor scale.
-  run({"quantize", "x.npy", "--level-two-is", "none", "--out", "none.npz"});
+  // A file written with --tensor-scale-is none states itself that it has no tensor scale.
+  run({"quantize", "x.npy", "--tensor-scale-is", "none", "--out", "none.npz"});
   CHECK_THAT(run({"dequantize", "none.npz", "--out", "y.npy"}).output,
              ContainsSubstring("without a tensor scale"));
-  const ProcessResult invented =
-      RunProgram({"convert", "none.npz", "--level-two-is", "multiplier", "--out", "invented.npz"},
-                 {.folder = files.folder.path()});
+  const ProcessResult invented = RunProgram(
+      {"convert", "none.npz", "--tensor-scale-is", "multiplier", "--out", "invented.npz"},
+      {.folder = files.folder.path()});
   CHECK(invented.exit_code != 0);
-  CHECK_THAT(invented.error, ContainsSubstring("--level-two-is multiplier: none.npz stores no "
+  CHECK_THAT(invented.error, ContainsSubstring("--tensor-scale-is multiplier: none.npz stores no "
                                                "tensor scale that could become one"));
 }
 

@@ -1,4 +1,4 @@
-#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/optimizer/optimizer.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "fp4lab/base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fp4lab/nn/optimizer.cc"
+#define HWY_TARGET_INCLUDE "fp4lab/nn/optimizer/optimizer.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 

@@ -1,4 +1,4 @@
-#include "fp4lab/study/run/slurm_script.h"
+#include "fp4lab/study/run/cluster/slurm_script.h"
 
 #include <algorithm>
 #include <limits>
@@ -143,7 +143,10 @@ if [ "$asked" = 1 ] && [ "$code" -ne 0 ]; then
   if [ "${SLURM_RESTART_COUNT:-0}" -lt )" +
           std::to_string(site.most_requeues) + R"( ]; then
     echo "task $SLURM_ARRAY_TASK_ID: its time is over; it is queued again and goes on from its checkpoints"
-    scontrol requeue "$SLURM_JOB_ID" && exit 0
+    scontrol requeue "$SLURM_JOB_ID"
+    requeued=$?
+    # Slurm ends the task that it queues again, with scontrol if that has not returned.
+    if [ "$requeued" = 0 ] || [ "$requeued" -gt 128 ]; then exit 0; fi
   fi
   echo "task $SLURM_ARRAY_TASK_ID: its time is over and it is not queued again; submit the study again to go on" >&2
 fi
