@@ -2,9 +2,9 @@
 #include <memory>
 
 #include "fp4lab/base/error.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
-#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {

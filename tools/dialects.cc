@@ -11,10 +11,10 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/quantize/behaviours.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
 #include "tools/options/print.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {

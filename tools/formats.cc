@@ -15,9 +15,9 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -12,11 +12,11 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/accumulation.h"
+#include "tools/help/help_group.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/gemm_options.h"
-#include "tools/options/help_group.h"
 #include "tools/options/print.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -22,11 +22,11 @@
 #include "fp4lab/base/text/suggest.h"
 #include "tools/file_faults.h"
 #include "tools/help/formatter.h"
+#include "tools/help/terminal.h"
+#include "tools/help/working.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
-#include "tools/options/terminal.h"
 #include "tools/options/version.h"
-#include "tools/options/working.h"
 
 namespace {
 

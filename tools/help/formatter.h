@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "tools/options/terminal.h"
+#include "tools/help/terminal.h"
 
 namespace fp4lab::tools {
 

@@ -13,13 +13,13 @@
 #include "fp4lab/judge/cases/case_coverage.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
+#include "tools/help/help_group.h"
+#include "tools/help/working.h"
 #include "tools/judging/product_cases.h"
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
-#include "tools/options/help_group.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
-#include "tools/options/working.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -8,10 +8,10 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/spelling/spelled_dialect.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/file_options.h"
-#include "tools/options/help_group.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
 

@@ -19,7 +19,7 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/bench_coverage.h"
-#include "tools/options/help_group.h"
+#include "tools/help/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {

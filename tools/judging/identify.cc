@@ -8,15 +8,15 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/order/row_parts.h"
+#include "tools/help/help_group.h"
+#include "tools/help/working.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/given_amax.h"
-#include "tools/options/help_group.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
 #include "tools/options/usage.h"
-#include "tools/options/working.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -16,12 +16,12 @@
 #include "fp4lab/judge/products/product_case.h"
 #include "fp4lab/judge/products/product_folder.h"
 #include "fp4lab/judge/products/scaled_product.h"
+#include "tools/help/help_group.h"
 #include "tools/judging/directed_cases.h"
 #include "tools/judging/verdict_text.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
-#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "fp4lab/train/config.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {

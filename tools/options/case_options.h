@@ -9,7 +9,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/judge/cases/case.h"
-#include "tools/options/help_group.h"
+#include "tools/help/help_group.h"
 #include "tools/options/number_option.h"
 
 namespace fp4lab::tools {

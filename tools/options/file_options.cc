@@ -8,7 +8,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/spelling/spelled_dialect.h"
 #include "fp4lab/transform/hadamard.h"
-#include "tools/options/help_group.h"
+#include "tools/help/help_group.h"
 #include "tools/options/usage.h"
 
 namespace fp4lab::tools {

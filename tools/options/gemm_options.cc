@@ -5,7 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/suggest.h"
-#include "tools/options/help_group.h"
+#include "tools/help/help_group.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -8,8 +8,8 @@
 #include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
+#include "tools/help/help_group.h"
 #include "tools/options/given_amax.h"
-#include "tools/options/help_group.h"
 
 namespace fp4lab::tools {
 namespace {

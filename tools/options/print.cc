@@ -8,7 +8,7 @@
 #include <new>
 
 #include "fp4lab/base/error.h"
-#include "tools/options/working.h"
+#include "tools/help/working.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/base/text/printable.h"
-#include "tools/options/terminal.h"
-#include "tools/options/working.h"
+#include "tools/help/terminal.h"
+#include "tools/help/working.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -6,10 +6,10 @@
 #include "fp4lab/data/fetch.h"
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 #include "tools/options/stop_signals.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/options/terminal.h"
+#include "tools/help/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

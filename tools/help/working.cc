@@ -1,4 +1,4 @@
-#include "tools/options/working.h"
+#include "tools/help/working.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -11,8 +11,8 @@
 #include <mutex>
 
 #include "fp4lab/base/text/printable.h"
+#include "tools/help/terminal.h"
 #include "tools/options/status_line.h"
-#include "tools/options/terminal.h"
 
 namespace fp4lab::tools {
 namespace {
