@@ -8,7 +8,6 @@ import textwrap
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "lib/python/fp4lab"
 MODULES = ("", "testing", "study", "check", "torch", "jax", "te_jax")  # of fp4lab, in the order of the page
-PAGE = "reference/python.md"
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Example|Examples|Note):\s*$")
 ITEM = re.compile(r"(\*{0,2}[\w., *]+?)( \([^)]*\))?: (.*)")
 WORDS = {"Args": "Arguments", "Example": "Example", "Note": "Note"}
