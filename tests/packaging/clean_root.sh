@@ -7,14 +7,22 @@ with_dependencies() {
   local open=("$@") name depends
   local -A seen=()
   while [ ${#open[@]} -gt 0 ]; do
-    name=${open[0]%%:*}
+    name=$(installed "${open[0]}")
     open=("${open[@]:1}")
-    [ -z "${seen[$name]:-}" ] || continue
-    depends=$(dpkg-query -W -f '${Depends}, ${Pre-Depends}' "$name" 2>/dev/null) || continue
+    [ -n "$name" ] && [ -z "${seen[$name]:-}" ] || continue
+    depends=$(dpkg-query -W -f '${Depends}, ${Pre-Depends}' "$name")
     seen[$name]=1
     mapfile -t -O ${#open[@]} open < <(names_of "$depends")
   done
   printf '%s\n' "${!seen[@]}" | sort
+}
+
+# installed NAME: the package as dpkg knows it, of this architecture where several are installed; nothing if none is.
+installed() {
+  local name
+  for name in "$1:$(dpkg --print-architecture)" "$1"; do
+    if [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ]; then echo "$name"; return; fi
+  done
 }
 
 # names_of FIELD: the names in a field of dependencies, one per line, without versions and architectures.

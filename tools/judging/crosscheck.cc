@@ -96,7 +96,7 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       "GPU or another error");
   command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("DIALECT");
   command->add_option("--level", o->level, "Level of the directed cases: quick or thorough")
-      ->check(CLI::IsMember({"quick", "thorough"}))
+      ->check(OneOf({"quick", "thorough"}))
       ->capture_default_str();
   command->add_option("--side", o->check.side, "Rows and columns of the large random matrices")
       ->transform(WholeNumber(128, 65536))
@@ -120,7 +120,7 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
   command
       ->add_option("--device", o->device,
                    "Device that computes the answers of --answer: gpu or cpu")
-      ->check(CLI::IsMember({"gpu", "cpu"}))
+      ->check(OneOf({"gpu", "cpu"}))
       ->capture_default_str();
   command
       ->add_option("--answers", o->answers,

@@ -18,6 +18,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
+#include "tools/options/number_option.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -169,7 +170,7 @@ void AddVerifyAttention(CLI::App& app, int* exit_code) {
   command->add_option("--tile", o->tile,
                       "Keys of a tile, if not the scheme's; 0: all keys have one maximum");
   command->add_option("--first-tile", o->first_tile, "first or last: where a kernel begins")
-      ->check(CLI::IsMember({"first", "last"}));
+      ->check(OneOf({"first", "last"}));
   command->add_option("--output", o->output, "Type of the answer: f32, bf16, f16")
       ->capture_default_str();
   command->add_option("--cases", o->cases, "Judge the answers in this folder of `cases attention`")

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/judge/cases/case.h"
 #include "tools/help/help_group.h"
 #include "tools/options/number_option.h"
@@ -39,7 +40,9 @@ inline CaseOptions CasesOf(const CaseSetOptions& options) {
     cases.level = named.level;
     return cases;
   }
-  throw Error("--level " + options.level, "is not a level; quick or thorough");
+  throw Error(
+      "--level " + options.level,
+      "is not a level; " + DidYouMean(options.level, NamesOf(kCaseLevels), "quick or thorough"));
 }
 
 }  // namespace fp4lab::tools

@@ -10,6 +10,7 @@
 #include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/number_option.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -75,7 +76,7 @@ void AddParity(CLI::App& app, int* exit_code) {
   command->add_option("--from", o->from, "Compare from this step on, instead of --last");
   command->add_option("--to", o->to, "Compare up to this step, instead of --last");
   command->add_option("--by", o->by, "Compare at equal steps or at equal tokens")
-      ->check(CLI::IsMember({"steps", "tokens"}))
+      ->check(OneOf({"steps", "tokens"}))
       ->capture_default_str();
   command->add_option("--loss", o->log.loss, "Name of the loss in the logs, if it is another one");
   command->add_flag("--paired", o->options.paired,
