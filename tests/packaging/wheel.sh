@@ -38,6 +38,23 @@ cd "$folder"
 fresh/bin/python -m fp4lab verfy 2>mistake && fail "a wrong command line is accepted"
 grep -q 'did you mean "verify"' mistake || fail "python -m fp4lab says: $(cat mistake)"
 
+# The hook of pre-commit, run by pre-commit with this program.
+quietly pip fresh install -q pre-commit
+rm -rf commit
+git init -q commit
+head -c 8192 /dev/zero | tr '\0' A >equal.bf16
+fresh/bin/fp4lab quantize equal.bf16 --shape 32x128 --dtype bf16 --dialect modelopt --convention modelopt \
+  --out commit/equal.safetensors >/dev/null
+cp "$folder/in/0000.x.npy" commit/not-a-checkpoint.npy
+{
+  printf 'repos:\n- repo: local\n  hooks:\n'
+  sed 's/^/  /; s/language: python/language: system/' "$source/.pre-commit-hooks.yaml"
+} >commit/.pre-commit-config.yaml
+git -C commit add -A
+(cd commit && PATH=$folder/fresh/bin:$PATH PRE_COMMIT_HOME=$folder/pre-commit pre-commit run --all-files) >hook &&
+  fail "the hook passes a checkpoint of equal codes"
+grep -q 'constant-codes (1)' hook || fail "the hook says: $(cat hook)"
+
 # What the wheel needs beside itself.
 root=$folder/root
 make_clean_root "$root" libc6 libgcc-s1 libstdc++6

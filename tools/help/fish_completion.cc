@@ -16,7 +16,7 @@ std::string FishQuoted(const std::string& text) {
 }
 
 // "-s h -l help"
-std::string NamesOf(const OptionFacts& option) {
+std::string FishNames(const OptionFacts& option) {
   std::string names;
   for (const std::string& name : option.names) {
     names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
@@ -25,13 +25,13 @@ std::string NamesOf(const OptionFacts& option) {
 }
 
 // " -r" where any text or file may follow, " -x -a 'words'" where certain words may.
-std::string ArgumentOf(const OptionFacts& option) {
+std::string FishArgument(const OptionFacts& option) {
   if (option.argument.empty()) return "";
   const std::vector<std::string> words = WordsFor(option);
   return words.empty() ? " -r" : " -x -a " + FishQuoted(Joined(words, " "));
 }
 
-std::string LinesOf(const CommandFacts& command) {
+std::string FishLines(const CommandFacts& command) {
   const std::string start =
       "complete -c fp4lab -n " + FishQuoted("__fp4lab_at \"" + command.path + "\"");
   std::string text;
@@ -44,8 +44,8 @@ std::string LinesOf(const CommandFacts& command) {
   }
   for (const OptionGroup& group : command.groups) {
     for (const OptionFacts& option : group.options) {
-      text +=
-          start + NamesOf(option) + ArgumentOf(option) + " -d " + FishQuoted(option.text) + "\n";
+      text += start + FishNames(option) + FishArgument(option) + " -d " + FishQuoted(option.text) +
+              "\n";
     }
   }
   return text;
@@ -67,7 +67,7 @@ std::string FishCompletion(const CommandFacts& root) {
   text +=
       "\n        set command \"$command $word\"\n    end\n  end\n"
       "  test \"$command\" = \"$argv[1]\"\nend\n\n";
-  for (const CommandFacts* command : commands) text += LinesOf(*command);
+  for (const CommandFacts* command : commands) text += FishLines(*command);
   return text;
 }
 
