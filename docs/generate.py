@@ -1,4 +1,5 @@
-"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats.
+"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats. That of
+the Python package is made by python_api.py from its docstrings.
 
     python3 docs/generate.py FOLDER
 
@@ -12,8 +13,17 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import python_api  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-GENERATED = ("reference/cli.md", "reference/dialects.md", "reference/recipes.md", "reference/formats.md")
+GENERATED = (
+    "reference/cli.md",
+    "reference/dialects.md",
+    "reference/recipes.md",
+    "reference/formats.md",
+    "reference/python.md",
+)
 STAGES = ("format", "tensor scale", "candidates", "block scale", "scale byte", "factor", "element", "zeros", "NaN")
 
 
@@ -167,7 +177,7 @@ def formats():
 
 def pages():
     """{page of docs/: its text}, one of each in GENERATED."""
-    return dict(zip(GENERATED, (cli(), dialects(), recipes(), formats()), strict=True))
+    return dict(zip(GENERATED, (cli(), dialects(), recipes(), formats(), python_api.page()), strict=True))
 
 
 def main():

@@ -39,6 +39,8 @@ ROOMS = {  # page of the site: page of the repository
     "trust/golden.md": "tests/golden/README.md",
     "trust/fuzz.md": "tests/fuzz/README.md",
     "develop/contributing.md": "CONTRIBUTING.md",
+    "develop/security.md": "SECURITY.md",
+    "history/changes.md": "CHANGELOG.md",
     "develop/architecture.md": "lib/fp4lab/README.md",
     "history/benchmarks.md": "tests/bench/README.md",
     "history/token-gap.md": "studies/token-gap/README.md",

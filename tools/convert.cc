@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "fp4lab/base/error.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
 #include "tools/options/print.h"
@@ -61,6 +62,7 @@ void AddConvert(CLI::App& app, int* /*exit_code*/) {
   AddFileDialect(command, &o->dialect);
   AddLayoutOptions(command, "", &o->layout);
   AddLayoutOptions(command, "read-", &o->read);
+  PutInGroup(command, "The file", {"--out", "--convention"});
   command->footer(
       "Vendors' layouts are fixed: a layout option that contradicts one is refused.\n"
       "Example: a file of ours under the names of compressed-tensors\n"

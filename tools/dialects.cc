@@ -1,9 +1,6 @@
 // fp4lab dialects: prints the table of dialects, or one dialect in full.
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
@@ -14,6 +11,7 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/quantize/behaviours.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
 #include "tools/options/print.h"
@@ -23,13 +21,11 @@ namespace {
 
 struct DialectsOptions {
   std::string name;
-  bool json = false;
+  bool json = false, wide = false;
 };
 
-using Cells = std::array<std::string, 10>;
-
 // The cells of one line of the table.
-Cells CellsOf(const Dialect& d) {
+std::vector<std::string> CellsOf(const Dialect& d) {
   const bool adaptive = d.adaptive != Adaptive::kNo;
   return {std::string(d.name),
           std::string(Named(d.element).short_name),
@@ -43,39 +39,27 @@ Cells CellsOf(const Dialect& d) {
           std::string(d.source)};
 }
 
-void PrintDialects() {
-  std::vector<Cells> table{{"dialect", "element", "block", "tensor scale", "block scale",
-                            "scale byte", "scaled element", "code", "version", "source"}};
-  for (const Dialect& d : Dialects()) table.push_back(CellsOf(d));
-  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
-  for (const Cells& cells : table) {
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      widths[i] = std::max(widths[i], cells[i].size());
-    }
-  }
-  for (const Cells& cells : table) {
-    std::string line;
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      line += cells[i];
-      if (i + 1 < widths.size()) line += std::string(widths[i] - cells[i].size() + 2, ' ');
-    }
-    PrintText(line + "\n");
-  }
+void PrintDialects(bool wide) {
+  TableRows rows = {{"dialect", "element", "block", "tensor scale", "block scale", "scale byte",
+                     "scaled element", "code", "version", "source"}};
+  for (const Dialect& d : Dialects()) rows.push_back(CellsOf(d));
+  TableRows narrow;
+  for (const std::vector<std::string>& row : rows) narrow.push_back({row[0], row[8]});
+  PrintFitted(AlignedText(rows), narrow, wide, "formulas and sources");
 }
 
 void PrintRow(const Dialect& d) {
-  Print("%-12s %s\n", "dialect", std::string(d.name).c_str());
-  for (const DialectLine& line : Describe(d)) {
-    Print("%-12s %s\n", std::string(line.stage).c_str(), line.text.c_str());
-  }
-  Print("%-12s %s\n", "version", std::string(d.version).c_str());
-  Print("%-12s %s\n", "source", std::string(d.source).c_str());
-  if (!d.note.empty()) Print("%-12s %s\n", "note", std::string(d.note).c_str());
+  constexpr std::size_t kColumn = 13;
+  PrintLabelled("dialect", kColumn, d.name);
+  for (const DialectLine& line : Describe(d)) PrintLabelled(line.stage, kColumn, line.text);
+  PrintLabelled("version", kColumn, d.version);
+  PrintLabelled("source", kColumn, d.source);
+  if (!d.note.empty()) PrintLabelled("note", kColumn, d.note);
   std::string same;
   for (const Dialect& other : Dialects()) {
     if (other.name != d.name && SameFormulas(d, other)) same += " " + std::string(other.name);
   }
-  if (!same.empty()) Print("%-12s%s\n", "the same as", same.c_str());
+  if (!same.empty()) PrintLabelled("the same as", kColumn, same.substr(1));
   const int digits = DivideUp(FormatOf(d.element).bits, 4);
   Print("\n%-40s %5s %5s %10s %12s\n", "input", "scale", "code", "neighbours", "other block");
   for (const Behaviour& b : Behaviours(d)) {
@@ -105,7 +89,7 @@ void Run(const DialectsOptions& options) {
     options.json ? PrintJson(WithBehaviours(dialect), 2) : PrintRow(dialect);
     return;
   }
-  if (!options.json) return PrintDialects();
+  if (!options.json) return PrintDialects(options.wide);
   Json rows = Json::array();
   for (const Dialect& d : Dialects()) rows.push_back(DialectJson(d));
   PrintJson(Json{{"dialects", std::move(rows)}}, 2);
@@ -120,8 +104,9 @@ void AddDialects(CLI::App& app, int* /*exit_code*/) {
   command->add_option("name", options->name, "Print this dialect in full: a name, or FILE.json")
       ->type_name("DIALECT");
   command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--wide", options->wide, "Print all columns, however narrow the terminal is");
   command->footer(
-      "The table is wide: fp4lab dialects | less -S\n"
+      "All columns, to scroll sideways: fp4lab dialects | less -S\n"
       "Example: ModelOpt quantizes a tensor of zeros to a NaN scale and +6 in every element\n"
       "  $ fp4lab dialects nvfp4.modelopt | grep 'tensor of zeros'\n"
       "  a tensor of zeros                         0x7F   0x7        0x7         0x7F");

@@ -1,4 +1,5 @@
 // fp4lab formats: prints the table of narrow formats, or all codes of one format with their values.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 struct FormatsOptions {
   std::string values;  // name of the format whose codes to list; empty: the table of formats
-  bool json = false;
+  bool json = false, wide = false;
 };
 
 std::string Hex(const Format& f, std::uint32_t code) { return HexText(code, DivideUp(f.bits, 4)); }
@@ -40,27 +42,44 @@ std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
   return text.empty() ? "-" : text;
 }
 
-void PrintFormats() {
-  constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n";
-  Print(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal", "min subnormal",
-        "Inf", "NaN");
-  for (const NamedFormat& named : kFormats) {
-    const Format& f = named.format;
-    const Json ends = FormatJson(named);
-    const auto codes = [&](const char* key) {
-      return Ranges(f, ends[key].get<std::vector<std::uint32_t>>());
-    };
-    const auto number = [&](const char* key) {
-      return ends[key].is_null() ? "-" : ShortestText(ends[key].get<float>());
-    };
-    const std::string fields = std::to_string(f.is_signed ? 1 : 0) + "/" +
-                               std::to_string(f.exponent_bits) + "/" +
-                               std::to_string(f.mantissa_bits);
-    Print(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
-          std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
-          number("max").c_str(), number("min_normal").c_str(), number("min_subnormal").c_str(),
-          codes("inf_codes").c_str(), codes("nan_codes").c_str());
+using FormatCells = std::array<std::string, 10>;
+
+FormatCells CellsOf(const NamedFormat& named) {
+  const Format& f = named.format;
+  const Json ends = FormatJson(named);
+  const auto codes = [&](const char* key) {
+    return Ranges(f, ends[key].get<std::vector<std::uint32_t>>());
+  };
+  const auto number = [&](const char* key) {
+    return ends[key].is_null() ? "-" : ShortestText(ends[key].get<float>());
+  };
+  const std::string fields = std::to_string(f.is_signed ? 1 : 0) + "/" +
+                             std::to_string(f.exponent_bits) + "/" +
+                             std::to_string(f.mantissa_bits);
+  return {std::string(named.name), std::string(named.short_name),
+          std::to_string(f.bits),  fields,
+          std::to_string(f.bias),  number("max"),
+          number("min_normal"),    number("min_subnormal"),
+          codes("inf_codes"),      codes("nan_codes")};
+}
+
+std::string LineOf(const FormatCells& c) {
+  return Formatted("%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n", c[0].c_str(),
+                   c[1].c_str(), c[2].c_str(), c[3].c_str(), c[4].c_str(), c[5].c_str(),
+                   c[6].c_str(), c[7].c_str(), c[8].c_str(), c[9].c_str());
+}
+
+void PrintFormats(bool wide) {
+  std::vector<FormatCells> rows = {{"format", "short", "bits", "s/e/m", "bias", "max", "min normal",
+                                    "min subnormal", "Inf", "NaN"}};
+  for (const NamedFormat& named : kFormats) rows.push_back(CellsOf(named));
+  std::string full;
+  TableRows narrow;
+  for (const FormatCells& row : rows) {
+    full += LineOf(row);
+    narrow.push_back({row[0], row[1], row[2], row[3], row[5]});
   }
+  PrintFitted(full, narrow, wide, "bias, smallest numbers, codes of Inf and NaN");
 }
 
 Json TableAsJson() {
@@ -102,7 +121,7 @@ const NamedFormat& FindOrThrow(const std::string& name) {
 
 void Run(const FormatsOptions& options) {
   if (options.values.empty()) {
-    options.json ? PrintJson(TableAsJson(), 2) : PrintFormats();
+    options.json ? PrintJson(TableAsJson(), 2) : PrintFormats(options.wide);
     return;
   }
   const NamedFormat& named = FindOrThrow(options.values);
@@ -118,6 +137,7 @@ void AddFormats(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--values", options->values, "List every code of this format with its value")
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--wide", options->wide, "Print all columns, however narrow the terminal is");
   command->footer(
       "Example: the last code of E2M1, its sign, exponent and fraction, its value\n"
       "  $ fp4lab formats --values e2m1 | tail -1\n"

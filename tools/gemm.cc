@@ -1,5 +1,6 @@
 // fp4lab gemm: multiplies stored operands under accumulation models, and probes accumulators.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <string>
@@ -11,6 +12,8 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/accumulation.h"
+#include "tools/help/help_group.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/gemm_options.h"
 #include "tools/options/print.h"
@@ -21,7 +24,7 @@ namespace {
 struct GemmCommand {
   ProductFiles files;
   std::string out, probe, answers;
-  bool models = false, json = false;
+  bool models = false, json = false, wide = false;
 };
 
 std::string FloorText(int floor) { return floor == kNoFloor ? "-" : std::to_string(floor); }
@@ -81,7 +84,7 @@ Json ModelJson(const Accumulation& a) {
   return row;
 }
 
-void PrintModels(bool json) {
+void PrintModels(bool json, bool wide) {
   if (json) {
     Json rows = Json::array();
     for (const Accumulation& a : Accumulations()) rows.push_back(ModelJson(a));
@@ -91,23 +94,30 @@ void PrintModels(bool json) {
   PrintText("Accumulations of arithmetic:\n");
   for (const Accumulation& a : Accumulations()) {
     if (a.model != nullptr) continue;
-    Print("  %-16s %s (%s)\n", std::string(a.name).c_str(), std::string(a.what).c_str(),
-          std::string(a.evidence).c_str());
+    PrintLabelled("  " + std::string(a.name), 19,
+                  std::string(a.what) + " (" + std::string(a.evidence) + ")");
   }
   PrintText(
       "\nTensor cores: L products at once, aligned to F bits below the largest exponent (at least\n"
       "the floor), one rounding of the sum. \"open\": changes of a parameter under which the "
       "vectors\n"
       "of the evidence keep every bit; the others are determined:\n");
-  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-46s %s\n";
-  Print(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open", "evidence");
+  const auto line = [](const std::array<std::string, 9>& c) {
+    return Formatted("  %-23s %3s %3s %5s  %-18s %-24s %-11s %-46s %s\n", c[0].c_str(),
+                     c[1].c_str(), c[2].c_str(), c[3].c_str(), c[4].c_str(), c[5].c_str(),
+                     c[6].c_str(), c[7].c_str(), c[8].c_str());
+  };
+  std::string full =
+      line({"model", "L", "F", "floor", "output", "operands", "determined", "open", "evidence"});
+  TableRows narrow = {{"  model", "L", "F", "floor", "evidence"}};
   for (const TensorCoreModel& m : kTensorCoreModels) {
-    Print(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
-          std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
-          std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
-          Listed(Determined(m)).c_str(), Listed(LeftOpen(m)).c_str(),
-          std::string(m.evidence).c_str());
+    const std::string name(m.name), products = std::to_string(m.products),
+                                    bits = std::to_string(m.fraction_bits), evidence(m.evidence);
+    full += line({name, products, bits, FloorText(m.floor), std::string(OutputText(m.output)),
+                  FormatNames(m), Listed(Determined(m)), Listed(LeftOpen(m)), evidence});
+    narrow.push_back({"  " + name, products, bits, FloorText(m.floor), evidence});
   }
+  PrintFitted(full, narrow, wide, "outputs, operands, and what the evidence determines");
 }
 
 std::string ReadingText(const ProbeReading& r) {
@@ -247,7 +257,7 @@ void RunProduct(const GemmCommand& o) {
 }
 
 void Run(const GemmCommand& o) {
-  if (o.models) return PrintModels(o.json);
+  if (o.models) return PrintModels(o.json, o.wide);
   if (!o.probe.empty()) return RunProbe(o);
   if (!o.answers.empty()) throw Error("--answers", "needs --probe");
   if (o.files.a.empty() || o.files.b.empty()) {
@@ -275,6 +285,10 @@ void AddGemm(CLI::App& app, int* /*exit_code*/) {
                    "The product that a device returned for --probe: derive its accumulation")
       ->type_name("FILE");
   command->add_flag("--json", o->json, "Print JSON (for --models and --probe)");
+  command->add_flag("--wide", o->wide,
+                    "Print all columns of --models, however narrow the terminal is");
+  PutInGroup(command, "Models and probes", {"--models", "--wide", "--probe", "--answers"});
+  PutInGroup(command, kReportGroup, {"--out", "--json"});
   command->footer(
       "Example: probe an accumulator; here the model of a B200 stands for the device.\n"
       "  $ fp4lab gemm --probe mxfp4 --out probe.safetensors\n"

@@ -2,10 +2,14 @@
 // catches exceptions. Exit codes: 0 done, 1 an error, 2 an invalid command line, 128 + signal
 // interrupted (130 by Ctrl-C). Commands that compare have the exit codes of cmp instead
 // (tools/options/comparing.h): 0 equal, 1 different, 2 an error.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,6 +21,9 @@
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/base/text/suggest.h"
 #include "tools/file_faults.h"
+#include "tools/help/formatter.h"
+#include "tools/help/terminal.h"
+#include "tools/help/working.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 #include "tools/options/version.h"
@@ -77,13 +84,18 @@ int SayOutOfMemory(const CLI::App& app, int exit_code) {
 // Parses the command line and runs the command. Returns the exit code; commands throw their errors.
 int Run(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
+  app.formatter(std::make_shared<fp4lab::tools::FittedFormatter>(
+      fp4lab::tools::TerminalWidth(STDOUT_FILENO)));
   app.require_subcommand(1);
   app.set_version_flag("--version", fp4lab::tools::VersionText,
                        "Print version, SIMD targets, CUDA and compiler, and end");
   int exit_code = 0;
+  std::optional<fp4lab::tools::Working> working;
+  app.parse_complete_callback([&] { working.emplace(PathOf(Given(app))); });
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddCheck(app, &exit_code);
+  fp4lab::tools::AddCompletion(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddCrosscheck(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
@@ -97,6 +109,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddImport(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
+  fp4lab::tools::AddMan(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddParity(app, &exit_code);
   fp4lab::tools::AddPresets(app, &exit_code);

@@ -12,6 +12,7 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/judge/packs/pack_form.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
@@ -164,6 +165,7 @@ void AddPack(CLI::App& app, int* /*exit_code*/) {
   }
   command->add_option("--form", o->form, forms)->type_name("FORM")->capture_default_str();
   command->add_flag("--answers-only", o->answers_only, "Leave the intermediates out");
+  PutInGroup(command, "The pack", {"--layout", "--out", "--form", "--answers-only"});
   command->footer(
       "lib/fp4lab/judge/README.md describes the tensors and how to read them from NumPy and "
       "C.\n"

@@ -8,6 +8,7 @@
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/transform/hadamard.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
 #include "tools/options/given_amax.h"
@@ -124,7 +125,7 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
   command
       ->add_option("--dialect", o->dialect,
                    "The formula: a name of `fp4lab dialects`, or FILE.json with your own")
-      ->type_name("NAME")
+      ->type_name("DIALECT")
       ->capture_default_str();
   std::string conventions;
   for (const std::string_view name : Conventions()) conventions += " " + std::string(name);
@@ -142,6 +143,8 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
       ->each([o](const std::string&) { o->gives_seed = true; });
   command->add_option("--amax", o->amax,
                       "The tensor scale's amax, where it is not that of the input");
+  PutInGroup(command, "The file", {"--out", "--convention"});
+  PutInGroup(command, kDialectGroup, {"--dialect", "--bf16", "--stochastic", "--seed", "--amax"});
   command->footer(
       "Example: a raw BF16 matrix for Transformer Engine, with the scales of a GEMM\n"
       "  $ head -c 8192 /dev/zero > x.bf16\n"

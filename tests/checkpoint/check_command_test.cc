@@ -57,6 +57,29 @@ TEST_CASE("fp4lab check: a clean checkpoint, one with findings, and what cannot 
   }
 }
 
+TEST_CASE("fp4lab check: several checkpoints have a report each, and one exit code", "[e2e]") {
+  const TemporaryFolder folder;
+  SafetensorsFile file;
+  AddModelOpt(&file, "layers.0.up_proj", Weights(1, 32, 64));
+  WriteSafetensors(folder / "good.safetensors", file);
+  file.tensors.erase("layers.0.up_proj.input_scale");
+  WriteSafetensors(folder / "bad.safetensors", file);
+  const std::string good = folder / "good.safetensors", bad = folder / "bad.safetensors";
+  CHECK(RunProgram({"check", good, good}).exit_code == 0);
+  const ProcessResult both = RunProgram({"check", bad, good});
+  CHECK(both.exit_code == 1);
+  CHECK(both.output ==
+        RunProgram({"check", bad}).output + "\n" + RunProgram({"check", good}).output);
+  const Json reports = ParseJson(RunProgram({"check", good, bad, "--json"}).output, "check");
+  REQUIRE(reports.size() == 2);
+  CHECK(reports[0]["clean"] == true);
+  CHECK(reports[1]["clean"] == false);
+  const ProcessResult refused = RunProgram({"check", good, bad, "--original", "x.npy"});
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.error, ContainsSubstring("--original: is of one checkpoint; give one path"));
+  CHECK(RunProgram({"check", good, folder / "gone.safetensors"}).exit_code == 2);
+}
+
 TEST_CASE("fp4lab check: .gguf with experts", "[e2e]") {
   const TemporaryFolder folder;
   const Matrix<float> x = Weights(2, 64, 64);

@@ -72,8 +72,31 @@ TEST_CASE("A mistyped dialect, recipe, format or key gets a suggestion", "[e2e]"
              ContainsSubstring("did you mean \"e3m4\" or \"e4m3\"?"));
   CHECK_THAT(error({"train", "--set", "modle.layers=2", "--steps", "1"}),
              ContainsSubstring("unknown key; did you mean \"model\"?"));
+  CHECK_THAT(error({"cases", "--level", "thorogh"}),
+             ContainsSubstring("did you mean \"thorough\"?"));
   CHECK_THAT(error({"cases", "--family", "ties"}),
              ContainsSubstring("did you mean \"scale-ties\" or \"element-ties\"?"));
+}
+
+TEST_CASE("A mistyped word of an option's list gets a suggestion, and the list where none is near",
+          "[e2e]") {
+  const struct {
+    std::vector<std::string> arguments;
+    std::string error;
+  } kLines[] = {{{"crosscheck", "--level", "quik"},
+                 "--level: \"quik\" is not known; did you mean \"quick\"?"},
+                {{"crosscheck", "--device", "tpu"},
+                 "--device: \"tpu\" is not known; did you mean \"cpu\" or \"gpu\"?"},
+                {{"parity", "a.csv", "--baseline", "b.csv", "--by", "epochs"},
+                 "--by: \"epochs\" is not known; one of: steps tokens"},
+                {{"completion", "fihs"}, "completion fihs: is not known; did you mean \"fish\"?"},
+                {{"completion", "tcsh"}, "completion tcsh: is not known; one of: bash zsh fish"}};
+  for (const auto& line : kLines) {
+    CAPTURE(line.arguments);
+    const ProcessResult result = RunProgram(line.arguments);
+    CHECK(result.exit_code == 2);
+    CHECK(result.error == "error: " + line.error + "\n");
+  }
 }
 
 TEST_CASE("--version prints what a bug report needs", "[e2e]") {
@@ -209,6 +232,8 @@ TEST_CASE("The examples in the help of data, study, train and what-if print what
                                                   {"study", "collect"},
                                                   {"study", "plan"},
                                                   {"train"},
+                                                  {"completion"},
+                                                  {"man"},
                                                   {"what-if"}}) {
     CheckHelpExamples(command);
   }

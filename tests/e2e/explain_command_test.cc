@@ -123,6 +123,36 @@ TEST_CASE("explain and identify read dialect and layout from an fp4lab file", "[
   CHECK_THAT(both.error, ContainsSubstring("--stored excludes --codes"));
 }
 
+TEST_CASE("explain --pack takes from a golden pack all that the kernel got", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {"codes-high-first"});
+  const std::vector<std::string> bytes = {"--codes", "codes.npy", "--scales", "scales.npy"};
+  const auto explain = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "explain");
+    arguments.insert(arguments.end(), bytes.begin(), bytes.end());
+    return RunIn(folder, arguments);
+  };
+  REQUIRE(RunIn(folder, {"pack", "--input", "x.npy", "--out", "p.safetensors"}).exit_code == 0);
+  const ProcessResult wrong = explain({"--pack", "p.safetensors"});
+  CHECK(wrong.exit_code == 1);
+  CHECK(wrong.output == explain({"--input", "x.npy"}).output);
+
+  // A given amax is the pack's.
+  WriteFiles(folder, {});
+  REQUIRE(RunIn(folder, {"pack", "--input", "x.npy", "--amax", "16", "--out", "a.safetensors"})
+              .exit_code == 0);
+  const ProcessResult other = explain({"--pack", "a.safetensors"});
+  CHECK(other.exit_code == 1);
+  CHECK(other.output == explain({"--input", "x.npy", "--amax", "16"}).output);
+  for (const char* option : {"--input", "--dialect", "--random"}) {
+    CAPTURE(option);
+    const ProcessResult refused = explain({"--pack", "p.safetensors", option, "x.npy"});
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.error, ContainsSubstring("has no effect with --pack, which holds it"));
+  }
+  CHECK(explain({}).exit_code == 2);
+}
+
 TEST_CASE("fp4lab explain --json, and the tests that it writes", "[tools]") {
   const TemporaryFolder folder;
   WriteFiles(folder, {"truncation", "scales-shifted"});

@@ -34,9 +34,19 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "fp4lab what-if smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --learning-rate 1e-5": "as import",
     "fp4lab train --start smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --set schedule.learning_rate=1e-5": "as import",
     "fp4lab export out/train --out tuned": "as import",
+    "tools/packaging/wheel out": "builds; package_wheel_test makes and uses the wheel of this build",
+    "tools/packaging/deb out": "builds; package_deb_test makes and uses the package of this build",
+    "tools/packaging/source out": "package_source_test does it with another folder",
+    "podman build -t fp4lab -f tools/packaging/Containerfile .": "needs a container engine and a registry",
+    "source <(fp4lab completion bash)": "is bash's; help_bash_test does it",
+    "fp4lab man | man -l -": "a pager; help_man_test formats the page",
+    "g++ -std=c++20 main.cc $(pkg-config --cflags --libs fp4lab)": "find_package_test does it",
+    ".github/actions/fp4lab-verify/verify.sh pack golden.safetensors --codes job.npz#codes --scales job.npz#scales":
+        "tests/python/test_ci.py does it",
+    "pytest --junit-xml junit.xml --fp4lab-summary kernels.md": "tests/python/test_plugin.py does it",
 }
 MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
-KINDS = {"console", "sh", "cpp", "cmake", "python"}
+KINDS = {"console", "sh", "cpp", "cmake", "python", "yaml"}
 END = "-- end of a command, exit code "
 failures = []
 
@@ -148,6 +158,22 @@ def check_package(pages):
     check(shown["cmake"], "no page shows CMake lines")
     for line in shown["cmake"].splitlines():
         check(built.count(line) == 1, f"not a line of tests/find_package/CMakeLists.txt: {line}")
+
+
+def check_yaml(pages):
+    """The inputs and hooks that pages show are those of the GitHub Action and of pre-commit."""
+    action = (ROOT / ".github/actions/fp4lab-verify/action.yml").read_text()
+    inputs = re.findall(r"^  ([\w-]+):$", action.partition("inputs:\n")[2].partition("outputs:\n")[0], re.MULTILINE)
+    hooks = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    blocks = [block for page in pages for language, block in blocks_of(page.read_text()) if language == "yaml"]
+    check(blocks, "no page shows the GitHub Action")
+    for block in blocks:
+        for name, given in re.findall(r"uses: \S+/\.github/actions/([\w-]+)@\S+\n +with:\n((?: {10}.*\n)*)", block):
+            check((ROOT / ".github/actions" / name).is_dir(), f"no action {name}")
+            for key in re.findall(r"^ {10}([\w-]+):", given, re.MULTILINE):
+                check(key in inputs, f"the action has no input {key}, of {inputs}")
+        for hook in re.findall(r"- id: (\S+)", block):
+            check(f"- id: {hook}\n" in hooks, f"no hook {hook}")
 
 
 def names_of_ours():
@@ -262,6 +288,7 @@ def main():
     check(run >= 8, f"only {run} commands were run")
     check_blocks(pages)
     check_package(pages)
+    check_yaml(pages)
     check_names(program)
     check_studies(program)
     check_lengths()

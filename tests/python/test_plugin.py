@@ -56,6 +56,38 @@ def test_fixtures_markers_and_report(pytester):
     assert kernels["test_of_my_own"]["outcome"] == "passed"
 
 
+def test_junit_properties_and_the_markdown_summary(pytester, monkeypatch):
+    import xml.etree.ElementTree
+
+    pytester.makepyfile("DIALECT, LEVEL = 'nvfp4.te', 'quick'" + TESTS)
+    summary = pytester.path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    pytester.runpytest_subprocess("--junit-xml", "junit.xml").assert_outcomes(passed=3, failed=1)
+    tests = {}
+    for case in xml.etree.ElementTree.parse(pytester.path / "junit.xml").getroot().iter("testcase"):
+        tests[case.get("name")] = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert tests["test_fixtures"] == {}
+    right, wrong = tests["test_right"], tests["test_wrong"]
+    assert right["fp4lab_dialect"] == "mxfp4.rceil" and right["fp4lab_different"] == "0"
+    assert "fp4lab_causes" not in right
+    assert wrong["fp4lab_causes"].split(", ")[0] == "ties-away" and int(wrong["fp4lab_different"]) > 0
+    assert tests["test_of_my_own"] == {"fp4lab_dialect": "nvfp4.te", "fp4lab_level": "quick"}
+
+    before, title, *_ = summary.read_text().split("\n")
+    assert (before, title) == ("before", "### fp4lab: 1 of 3 kernel tests failed")
+    (row,) = [line for line in summary.read_text().split("\n") if "test_wrong" in line]
+    cells = [cell.strip() for cell in row.strip("|").split(" | ")]
+    assert cells[1:3] == ["mxfp4.floor", "failed"] and cells[4] == wrong["fp4lab_different"]
+    assert cells[5] == wrong["fp4lab_causes"]
+
+    other = pytester.path / "other.md"
+    pytester.runpytest_subprocess("--fp4lab-summary", str(other), "-k", "right")
+    assert "| passed |" in other.read_text() and summary.read_text().count("###") == 1
+    pytester.runpytest_subprocess("-k", "fixtures")  # no kernel test, nothing to add
+    assert summary.read_text().count("###") == 1
+
+
 def test_options_go_before_markers(pytester):
     pytester.makepyfile("DIALECT, LEVEL = 'mxfp4.floor', 'thorough'" + TESTS)
     result = pytester.runpytest_subprocess(

@@ -60,12 +60,13 @@ prepare() {
   make_tools "$python"
 }
 
-# make_wheel SETTINGS...: $folder/wheel/*.whl; SETTINGS go to CMake (NAME=VALUE).
+# make_wheel SETTINGS...: $folder/wheel/*.whl, with $program if that is set; SETTINGS go to CMake (NAME=VALUE).
 make_wheel() {
   rm -rf "$folder/wheel"
   quietly pip tools wheel "$source" --no-deps --no-build-isolation -w "$folder/wheel" \
     --config-settings=build-dir="$folder/build" \
     --config-settings=cmake.define.FP4LAB_PREBUILT="$library" \
+    --config-settings=cmake.define.FP4LAB_PREBUILT_PROGRAM="${program:-}" \
     --config-settings=cmake.define.FP4LAB_WERROR=ON \
     "${@/#/--config-settings=cmake.define.}"
 }

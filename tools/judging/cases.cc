@@ -13,6 +13,8 @@
 #include "fp4lab/judge/cases/case_coverage.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
+#include "tools/help/help_group.h"
+#include "tools/help/working.h"
 #include "tools/judging/product_cases.h"
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
@@ -63,7 +65,9 @@ void Run(const CasesOptions& options) {
     throw Error("--family", "these families have no case for " + std::string(dialect.name));
   }
   if (options.mutation_report) {
-    const CoverageReport report = MeasureCoverage(dialect, cases);
+    const CoverageReport report = MeasureCoverage(
+        dialect, cases, false,
+        [](std::size_t done, std::size_t all) { SayDone(done, all, "wrong kernels"); });
     options.json ? PrintJson(CoverageJson(report), 1) : PrintText(CoverageText(report));
   } else if (options.list) {
     PrintList(dialect, cases, options.json);
@@ -127,7 +131,7 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
           "--dialect", options->dialect,
           "For kernels that should compute this: a name of `fp4lab dialects`, or FILE.json "
           "with a formula of your own")
-      ->type_name("NAME")
+      ->type_name("DIALECT")
       ->capture_default_str();
   AddCaseSetOptions(command, &options->set);
   command->add_option("--out-dir", options->out_dir, "Write .npy files into this folder instead")
@@ -137,6 +141,9 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   command->add_flag("--mutation-report", options->mutation_report,
                     "Run wrong kernels on the cases and print which family catches each");
   command->add_flag("--json", options->json, "Print the list or the report as JSON");
+  PutInGroup(command, kCasesGroup, {"--dialect"});
+  PutInGroup(command, kReportGroup,
+             {"--out-dir", "--safetensors", "--list", "--mutation-report", "--json"});
   command->require_subcommand(0, 1);
   AddAnswer(command);
   AddCasesGemm(command);

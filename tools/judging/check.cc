@@ -5,18 +5,21 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fp4lab/exchange/stored_file.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/print.h"
 #include "tools/options/status_line.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
 
 struct CheckCommand {
-  std::string path, original, values;
+  std::vector<std::string> paths;
+  std::string original, values;
   bool json = false;
 };
 
@@ -26,30 +29,37 @@ SafetensorsFile ReadNpz(const std::filesystem::path& path) {
   return file.tensors();
 }
 
-// Returns whether there are no findings.
+CheckReport Check(const CheckCommand& o, const std::string& path) {
+  StatusLine status;
+  const auto start = std::chrono::steady_clock::now();
+  const auto progress = [&](std::size_t done, std::size_t all) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const double rate = static_cast<double>(done) / std::max(passed.count(), 1e-3);
+    const double left = rate > 0 ? static_cast<double>(all - std::min(all, done)) / rate : 0;
+    status.Show(std::to_string(done >> 20) + " of " + std::to_string(all >> 20) + " MiB | " +
+                std::to_string(static_cast<long>(rate / (1 << 20))) + " MiB/s | " + Duration(left) +
+                " left");
+  };
+  return CheckCheckpoint(
+      path,
+      {.original = o.original, .values = o.values, .read_npz = ReadNpz, .progress = progress});
+}
+
+// Checks each path and prints its report. Returns whether there are no findings.
 bool Run(const CheckCommand& o) {
-  CheckReport report;
-  {
-    StatusLine status;
-    const auto start = std::chrono::steady_clock::now();
-    const auto progress = [&](std::size_t done, std::size_t all) {
-      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-      const double rate = static_cast<double>(done) / std::max(passed.count(), 1e-3);
-      const double left = rate > 0 ? static_cast<double>(all - std::min(all, done)) / rate : 0;
-      status.Show(std::to_string(done >> 20) + " of " + std::to_string(all >> 20) + " MiB | " +
-                  std::to_string(static_cast<long>(rate / (1 << 20))) + " MiB/s | " +
-                  Duration(left) + " left");
-    };
-    report = CheckCheckpoint(
-        o.path,
-        {.original = o.original, .values = o.values, .read_npz = ReadNpz, .progress = progress});
+  bool clean = true;
+  Json reports = Json::array();
+  for (const std::string& path : o.paths) {
+    const CheckReport report = Check(o, path);
+    clean = clean && report.findings.empty();
+    if (o.json) {
+      reports.push_back(ReportJson(report));
+    } else {
+      PrintText((&path == &o.paths.front() ? "" : "\n") + ReportText(report));
+    }
   }
-  if (o.json) {
-    PrintJson(ReportJson(report), 1);
-  } else {
-    PrintText(ReportText(report));
-  }
-  return report.findings.empty();
+  if (o.json) PrintJson(o.paths.size() == 1 ? reports[0] : reports, 1);
+  return clean;
 }
 
 }  // namespace
@@ -59,8 +69,9 @@ void AddCheck(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand(
       "check", "Look through a whole checkpoint: formulas, layouts and what is wrong");
   command
-      ->add_option("path", o->path,
-                   "A folder, a *.index.json, or a .safetensors, .gguf or .npz file")
+      ->add_option("path", o->paths,
+                   "Folders, *.index.json, or .safetensors, .gguf or .npz files; each is a "
+                   "checkpoint")
       ->required()
       ->type_name("PATH");
   command
@@ -76,7 +87,9 @@ void AddCheck(CLI::App& app, int* exit_code) {
       ->type_name("PATH");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
-      "Exit code: 0 without findings, 1 with findings, 2 for what cannot be read.\n"
+      "Exit code: 0 without findings, 1 with findings, 2 for what cannot be read. Of several "
+      "paths,\n"
+      "--json prints a list of reports.\n"
       "Example: a matrix of equal numbers\n"
       "  $ head -c 8192 /dev/zero | tr '\\0' A > x.bf16\n"
       "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --dialect modelopt --convention "
@@ -84,7 +97,12 @@ void AddCheck(CLI::App& app, int* exit_code) {
       "  $ fp4lab check q.safetensors | tail -2\n"
       "  constant-codes (1): write the matrix again: every byte of its codes is the same\n"
       "    weight: every byte of the codes is 0x77");
-  command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
+  command->callback([o, command, exit_code] {
+    if (o->paths.size() > 1) {
+      RefuseGiven(*command, {"--original", "--values"}, "is of one checkpoint; give one path");
+    }
+    Comparing(exit_code, [&] { return Run(*o); });
+  });
 }
 
 }  // namespace fp4lab::tools

@@ -8,6 +8,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/spelling/spelled_dialect.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/file_options.h"
@@ -93,9 +94,9 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       "crosscheck",
       "Compare the GPU's kernels with the CPU, byte for byte: exit code 0 equal, 1 different, 2 no "
       "GPU or another error");
-  command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("NAME");
+  command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("DIALECT");
   command->add_option("--level", o->level, "Level of the directed cases: quick or thorough")
-      ->check(CLI::IsMember({"quick", "thorough"}))
+      ->check(OneOf({"quick", "thorough"}))
       ->capture_default_str();
   command->add_option("--side", o->check.side, "Rows and columns of the large random matrices")
       ->transform(WholeNumber(128, 65536))
@@ -119,12 +120,17 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
   command
       ->add_option("--device", o->device,
                    "Device that computes the answers of --answer: gpu or cpu")
-      ->check(CLI::IsMember({"gpu", "cpu"}))
+      ->check(OneOf({"gpu", "cpu"}))
       ->capture_default_str();
   command
       ->add_option("--answers", o->answers,
                    "Back on this machine: compare the answers with the CPU")
       ->type_name("FILE");
+  PutInGroup(command, kCasesGroup,
+             {"--dialect", "--level", "--side", "--no-speed", "--no-random", "--only-products"});
+  PutInGroup(command, "On another machine",
+             {"--write-cases", "--answer", "--to", "--device", "--answers"});
+  PutInGroup(command, kReportGroup, {"--out-dir", "--json"});
   command->footer(
       "One command on a machine with a GPU:  fp4lab crosscheck --out-dir report\n"
       "Example: cases out, answered (here by the CPU), results in\n"

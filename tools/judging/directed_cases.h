@@ -19,6 +19,7 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/bench_coverage.h"
+#include "tools/help/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -31,6 +32,7 @@ struct DirectedOptions {
 
 // Adds --out-dir, --answer, --deviation, --mutation-report and --json.
 inline void AddDirectedOptions(CLI::App* command, DirectedOptions* o) {
+  const HelpGroup group(command, kCasesGroup);
   CLI::Option* out = command->add_option("--out-dir", o->out_dir, "Write NAME.safetensors files");
   out->type_name("FOLDER");
   CLI::Option* answer = command->add_option(

@@ -9,10 +9,13 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/explain/tally.h"
 #include "fp4lab/judge/packs/pack.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/kernel_options.h"
@@ -24,6 +27,7 @@ namespace {
 
 struct ExplainCommand {
   KernelOptions kernel;
+  std::string pack;  // a golden pack, in place of the input and of what the kernel was given
   std::string kept;  // a folder of cases
   std::string parts;
   std::string block, cpp, python;  // output files for the reproducing block
@@ -97,6 +101,12 @@ void CheckUsage(const ExplainCommand& command, const CLI::App& app) {
     RefuseGiven(app, {"--block", "--cpp", "--python"},
                 "is of one matrix, and --parts makes several; give one part alone");
   }
+  if (!command.pack.empty()) {
+    RefuseGiven(app,
+                {"--input", "--shape", "--dtype", "--transpose-input", "--dialect", "--hadamard",
+                 "--signs", "--amax", "--random", "--parts", "--kept"},
+                "has no effect with --pack, which holds it; leave it out");
+  }
   if (command.kept.empty()) return;
   RefuseGiven(app,
               {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes",
@@ -139,14 +149,40 @@ bool RunParts(const ExplainCommand& command, const Kernel& asked, const StoredFi
   return equal;
 }
 
+// What the kernel got: the matrix and the random bits.
+struct KernelInput {
+  Matrix<float> x;
+  std::vector<std::uint16_t> random;
+};
+
+// The input of the golden pack; the options become those of the pack's kernel.
+KernelInput InputOfPack(const std::string& path, KernelOptions* options) {
+  const FileContent content(path);
+  Pack pack = ReadPack(ViewSafetensors(content.bytes(), path), path);
+  RequireElements(pack.input.View(), path);
+  options->dialect = std::string(pack.dialect.name);
+  options->hadamard = {.size = pack.hadamard, .signs = HexText(pack.sign_mask, 8)};
+  const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
+  const std::vector<float> own = QuantizeAs(pack.dialect, x.View(), {.random = pack.random}).amax;
+  if (pack.answer.amax != own) options->amax = pack.answer.amax;
+  return {std::move(pack.input), std::move(pack.random)};
+}
+
+KernelInput InputOf(ExplainCommand* command) {
+  if (!command->pack.empty()) return InputOfPack(command->pack, &command->kernel);
+  if (command->kernel.input.place.empty())
+    throw Error("--input", "is missing, or --pack, or --kept");
+  Matrix<float> x = ReadNumbers(command->kernel.input).values;
+  std::vector<std::uint16_t> random = ReadRandom(command->kernel, x.View());
+  return {std::move(x), std::move(random)};
+}
+
 // Explains the difference and prints it. Returns whether there is none.
-bool Run(const ExplainCommand& command) {
+bool Run(ExplainCommand command) {
   if (!command.kept.empty()) return RunKept(command);
-  if (command.kernel.input.place.empty()) throw Error("--input", "is missing, or --kept");
-  const Matrix<float> x = ReadNumbers(command.kernel.input).values;
+  const auto [x, random] = InputOf(&command);
   const StoredFile answer = ReadAnswer(command.kernel, x.View());
   const Kernel kernel = KernelOf(command.kernel, answer);
-  const std::vector<std::uint16_t> random = ReadRandom(command.kernel, x.View());
   if (!command.parts.empty()) return RunParts(command, kernel, answer, x.View(), random);
   ExplainOptions options;
   const Matrix<float> input = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
@@ -188,6 +224,12 @@ void AddExplain(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command->add_flag("--no-pairs", options->no_pairs, "Try single causes only");
   command->add_flag("--json", options->json, "Print JSON");
+  command
+      ->add_option("--pack", options->pack,
+                   "The input, and what the kernel was given, of a golden pack")
+      ->type_name("FILE");
+  PutInGroup(command, kBytesGroup, {"--pack", "--kept"});
+  PutInGroup(command, kReportGroup, {"--block", "--cpp", "--python", "--no-pairs", "--json"});
   command->footer(kFooter);
   command->callback([options, command, exit_code] {
     CheckUsage(*options, *command);

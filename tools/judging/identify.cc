@@ -8,6 +8,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/order/row_parts.h"
+#include "tools/help/help_group.h"
+#include "tools/help/working.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/given_amax.h"
@@ -97,6 +99,7 @@ bool Run(const IdentifyCommand& command) {
   IdentifyOptions options;
   options.dialect = {.amax = command.kernel.amax, .random = random};
   options.seed = command.seed;
+  options.progress = [](std::size_t tried, std::size_t all) { SayDone(tried, all, "candidates"); };
   for (const std::string& name : command.dialects) {
     options.dialects.push_back(&RequireDialect(name, "--dialects"));
   }
@@ -130,7 +133,8 @@ void AddIdentify(CLI::App& app, int* exit_code) {
       app.add_subcommand("identify", "Find the dialects and layouts that give a kernel's bytes");
   AddInputOptions(command, &options->kernel)->required();
   AddBytesOptions(command, &options->kernel);
-  command->add_option("--dialects", options->dialects, "Try these only (default: all)");
+  command->add_option("--dialects", options->dialects, "Try these only (default: all)")
+      ->type_name("DIALECT");
   command
       ->add_option("--also", options->also,
                    "Try these as well: FILE.json with a formula of your own")
@@ -148,6 +152,8 @@ void AddIdentify(CLI::App& app, int* exit_code) {
       ->transform(AnySeed())
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
+  PutInGroup(command, "The search", {"--dialects", "--also", "--seed"});
+  PutInGroup(command, kReportGroup, {"--deciding", "--json"});
   command->footer(kFooter);
   command->callback([options, command, exit_code] {
     if (!options->parts.empty()) {

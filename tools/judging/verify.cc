@@ -22,6 +22,7 @@
 #include "fp4lab/judge/packs/pack.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 #include "fp4lab/quantize/blocks.h"
+#include "tools/help/help_group.h"
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
@@ -340,6 +341,11 @@ void AddVerify(CLI::App& app, int* exit_code) {
       ->transform(WholeNumber(0, 1'000'000))
       ->capture_default_str();
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, kCasesGroup, {"--answers", "--stream", "--keep", "--allow-declined"});
+  PutInGroup(command, kBytesGroup, {"--pack"});
+  PutInGroup(command, "Stochastic rounding without random bits",
+             {"--stochastic", "--more-codes", "--error-rate"});
+  PutInGroup(command, kReportGroup, {"--check-padding", "--show", "--json"});
   command->require_subcommand(0, 1);
   command->footer(
       "With --input: one matrix. With --pack: its input. Else: the cases that `fp4lab cases` "

@@ -12,12 +12,14 @@
 #include "fp4lab/judge/attention/attention_file.h"
 #include "fp4lab/judge/attention/attention_kernel.h"
 #include "fp4lab/judge/products/product_folder.h"
+#include "tools/help/help_group.h"
 #include "tools/judging/directed_cases.h"
 #include "tools/judging/verdict_text.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
 #include "tools/options/kernel_options.h"
+#include "tools/options/number_option.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -172,7 +174,7 @@ void AddVerifyAttention(CLI::App& app, int* exit_code) {
   command->add_option("--tile", o->tile,
                       "Keys of a tile, if not the scheme's; 0: all keys have one maximum");
   command->add_option("--first-tile", o->first_tile, "first or last: where a kernel begins")
-      ->check(CLI::IsMember({"first", "last"}));
+      ->check(OneOf({"first", "last"}));
   AddByteOrderOption(command, "--v-scales-bytes", &o->v_scales_bytes, ScaleByteOrders(),
                      "a quantized V's scales");
   command->add_option("--output", o->output, "Type of the answer: f32, bf16, f16")
@@ -181,6 +183,11 @@ void AddVerifyAttention(CLI::App& app, int* exit_code) {
       ->type_name("FOLDER");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The attention",
+             {"--heads", "--kv-heads", "--scale", "--causal", "--output"});
+  PutInGroup(command, "The order of operations",
+             {"--scheme", "--schemes", "--tile", "--first-tile"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "The scheme quantizes plain numbers; quantized operands are taken as they are. The answer "
       "is\n"

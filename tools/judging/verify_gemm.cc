@@ -16,6 +16,7 @@
 #include "fp4lab/judge/products/product_case.h"
 #include "fp4lab/judge/products/product_folder.h"
 #include "fp4lab/judge/products/scaled_product.h"
+#include "tools/help/help_group.h"
 #include "tools/judging/directed_cases.h"
 #include "tools/judging/verdict_text.h"
 #include "tools/options/commands.h"
@@ -404,6 +405,8 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
       "e4m3, e5m2)");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, kProductGroup, {"--c", "--beta", "--with-scales", "--output-scale"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "With --under: bit for bit under that model, else inside or outside of its error bound\n"
       "(lib/fp4lab/judge/products/gemm.h derives the bounds). Without: all models that give the "

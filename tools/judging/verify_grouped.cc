@@ -14,6 +14,7 @@
 #include "fp4lab/judge/products/grouped/grouped_file.h"
 #include "fp4lab/judge/products/grouped/grouped_gemm.h"
 #include "fp4lab/judge/products/product_folder.h"
+#include "tools/help/help_group.h"
 #include "tools/judging/directed_cases.h"
 #include "tools/judging/verdict_text.h"
 #include "tools/options/commands.h"
@@ -181,6 +182,9 @@ void AddVerifyGrouped(CLI::App& app, int* exit_code) {
       ->type_name("FOLDER");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The groups", {"--ends", "--sizes", "--pad", "--alphas"});
+  PutInGroup(command, kProductGroup, {"--operand", "--under", "--output"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "Every group is judged as `verify gemm` judges a product. A wrong product has its groups,\n"
       "the rectangle in each, and the wrong kernels of "

@@ -17,6 +17,7 @@
 #include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/start.h"
 #include "fp4lab/train/trainer.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -127,7 +128,7 @@ void AddEvaluate(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--tokens", o->source.tokens, "Evaluate this token file: llm.c's, or .npy")
       ->type_name("FILE");
   command->add_option("--data", o->source.data, "Evaluate the validation part of this data set")
-      ->type_name("NAME");
+      ->type_name("CORPUS");
   command->add_option("--evaluated", o->evaluated, "Tokens to evaluate, from the first on; 0: all")
       ->transform(WholeNumber(0, kMostTokensPerStep))
       ->capture_default_str();
@@ -140,6 +141,8 @@ void AddEvaluate(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--threads", o->threads, "Threads; results do not depend on it")
       ->transform(ThreadCount());
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, kTextGroup, {"--text", "--tokens", "--data", "--evaluated", "--sequence"});
+  PutInGroup(command, kReportGroup, {"--logits", "--json"});
   command->footer(
       "\"high precision\" is the same recipe with nothing quantized.\n"
       "Example: after a short run\n"

@@ -1,11 +1,11 @@
 // fp4lab presets: published shapes of models that a configuration may name.
 #include "fp4lab/train/start/presets.h"
 
-#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "fp4lab/train/config.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -20,12 +20,11 @@ struct PresetsOptions {
 };
 
 void PrintPresets() {
-  std::size_t width = 0;
-  for (const Preset& preset : Presets()) width = std::max(width, preset.name.size());
+  TableRows lines;
   for (const Preset& preset : Presets()) {
-    PrintText(preset.name + std::string(width - preset.name.size() + 2, ' ') + preset.title +
-              (preset.not_modelled.empty() ? "" : " *") + "\n");
+    lines.push_back({preset.name, preset.title + (preset.not_modelled.empty() ? "" : " *")});
   }
+  PrintFitted(AlignedText(lines), lines, false, "");
   PrintText("\n* in part: `fp4lab presets NAME` lists what is not modelled\n" +
             std::string(kPresetRule) + "\n");
 }
@@ -54,10 +53,10 @@ void Run(const PresetsOptions& o) {
   if (o.json) return PrintJson(row, 2);
   for (const char* key : {"name", "title", "source", "not_modelled"}) {
     const auto text = row.at(key).get<std::string>();
-    if (!text.empty()) Print("%-14s%s\n", key, text.c_str());
+    if (!text.empty()) PrintLabelled(key, 14, text);
   }
   for (const char* key : {"published", "model", "parameters"}) {
-    Print("%-14s%s\n", key, row.at(key).dump().c_str());
+    PrintLabelled(key, 14, row.at(key).dump());
   }
 }
 

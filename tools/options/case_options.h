@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/judge/cases/case.h"
+#include "tools/help/help_group.h"
 #include "tools/options/number_option.h"
 
 namespace fp4lab::tools {
@@ -21,6 +23,7 @@ struct CaseSetOptions {
 };
 
 inline void AddCaseSetOptions(CLI::App* command, CaseSetOptions* options) {
+  const HelpGroup group(command, kCasesGroup);
   command->add_option("--level", options->level, "quick or thorough")->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the values that are drawn")
       ->transform(AnySeed())
@@ -37,7 +40,9 @@ inline CaseOptions CasesOf(const CaseSetOptions& options) {
     cases.level = named.level;
     return cases;
   }
-  throw Error("--level " + options.level, "is not a level; quick or thorough");
+  throw Error(
+      "--level " + options.level,
+      "is not a level; " + DidYouMean(options.level, NamesOf(kCaseLevels), "quick or thorough"));
 }
 
 }  // namespace fp4lab::tools

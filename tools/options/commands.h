@@ -10,6 +10,8 @@ namespace fp4lab::tools {
 void AddBench(CLI::App& app, int* exit_code);
 void AddCases(CLI::App& app, int* exit_code);
 void AddCheck(CLI::App& app, int* exit_code);
+// Must be called on the app of the whole program, whose commands it prints.
+void AddCompletion(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
 void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
@@ -23,6 +25,8 @@ void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
 void AddImport(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
+// As AddCompletion.
+void AddMan(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
 void AddParity(CLI::App& app, int* exit_code);
 void AddPresets(CLI::App& app, int* exit_code);

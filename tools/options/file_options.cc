@@ -8,6 +8,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/spelling/spelled_dialect.h"
 #include "fp4lab/transform/hadamard.h"
+#include "tools/help/help_group.h"
 #include "tools/options/usage.h"
 
 namespace fp4lab::tools {
@@ -53,6 +54,7 @@ ReadMatrixOptions MatrixOptionsOf(const NumberOptions& options) {
 
 CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
                               NumberOptions* options) {
+  const HelpGroup group(command, kInputGroup);
   CLI::Option* place =
       command
           ->add_option(name, options->place,
@@ -103,14 +105,16 @@ void AddStoredFile(CLI::App* command, const std::string& name, std::string* plac
 }
 
 void AddFileDialect(CLI::App* command, std::string* dialect) {
+  const HelpGroup group(command, kDialectGroup);
   command
       ->add_option("--dialect", *dialect,
                    "Blocks and order of operations, where the file does not state them: a name or "
                    "FILE.json")
-      ->type_name("NAME");
+      ->type_name("DIALECT");
 }
 
 void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOptions* options) {
+  const HelpGroup group(command, before.empty() ? kLayoutGroup : kReadLayoutGroup);
   const std::string dashes = "--" + before;
   const std::string file = before.empty() ? "" : ", in the vendor's file that is read";
   const auto add_name = [&](const std::string& name, std::string* text, const std::string& what) {
@@ -157,6 +161,7 @@ ReadStoredOptions ReadOptionsOf(const LayoutOptions& options, const Dialect* dia
 }
 
 void AddHadamardOptions(CLI::App* command, HadamardOptions* options) {
+  const HelpGroup group(command, kDialectGroup);
   command
       ->add_option("--hadamard,--rht", options->size,
                    "Random Hadamard transform before the quantizer: 16 or 32 elements, 0: none")

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/suggest.h"
+#include "tools/help/help_group.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -43,6 +44,7 @@ GemmOutput GemmOutputNamed(const std::string& name) {
 }
 
 void AddProductOptions(CLI::App* command, ProductFiles* files, const std::string& under) {
+  const HelpGroup group(command, kProductGroup);
   command->add_option("A", files->a, "(M, K): a quantized matrix or numbers, FILE or FILE#NAME")
       ->type_name("FILE");
   command->add_option("B", files->b, "(N, K), as A")->type_name("FILE");

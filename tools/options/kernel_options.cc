@@ -8,6 +8,7 @@
 #include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
+#include "tools/help/help_group.h"
 #include "tools/options/given_amax.h"
 
 namespace fp4lab::tools {
@@ -109,15 +110,17 @@ CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddDialectOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kDialectGroup);
   command
       ->add_option("--dialect", options->dialect,
                    "The dialect that the kernel should compute: a name of `fp4lab dialects`, or "
                    "FILE.json with a formula of your own [nvfp4.te, or that of --stored]")
-      ->type_name("NAME");
+      ->type_name("DIALECT");
   AddHadamardOptions(command, &options->hadamard);
 }
 
 void AddGivenOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kDialectGroup);
   command->add_option("--amax", options->amax,
                       "The tensor's amax that the kernel was given (one, or one per row)");
   command
@@ -127,6 +130,7 @@ void AddGivenOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddBytesOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kBytesGroup);
   CLI::Option* const stored =
       command
           ->add_option("--stored", options->stored,
@@ -144,6 +148,7 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kLayoutGroup);
   AddByteOrderOption(command, "--codes-bytes", &options->codes_bytes, CodeByteOrders(), "--codes")
       ->needs(command->get_option("--codes"));
   AddByteOrderOption(command, "--scales-bytes", &options->scales_bytes, ScaleByteOrders(),
@@ -201,6 +206,7 @@ Kernel KernelOf(const KernelOptions& o, const StoredFile& answer) {
 }
 
 CLI::Option* AddPartsOption(CLI::App* command, std::string* parts) {
+  const HelpGroup group(command, kBytesGroup);
   return command
       ->add_option("--parts", *parts,
                    "The rows are so many parts (experts, joined projections, ranks), each with an "

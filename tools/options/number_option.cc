@@ -1,13 +1,18 @@
 #include "tools/options/number_option.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/base/text/text.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -54,6 +59,15 @@ CLI::Validator Decimal(double least, double most) {
     return "\"" + text + "\" is not a number from " + Text(least) + " to " + Text(most);
   };
   return CLI::Validator(check, "");
+}
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  const std::string known = "{" + Joined(words, ",") + "}";  // tools/help reads the words there
+  return {[words = std::move(words)](std::string& text) {
+            if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+            return "\"" + Printable(text) + "\" is not known; " + DidYouMean(text, words);
+          },
+          known};
 }
 
 }  // namespace fp4lab::tools

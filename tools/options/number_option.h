@@ -1,9 +1,11 @@
-// Strict checks of numbers on the command line.
+// Strict checks of numbers and of words from a list on the command line.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace fp4lab::tools {
 
@@ -20,5 +22,9 @@ CLI::Validator ThreadCount();
 // option->check(Decimal(least, most)) accepts a number in [least, most] in any notation of strtod,
 // but no NaN.
 CLI::Validator Decimal(double least, double most);
+
+// option->check(OneOf({"gpu", "cpu"})) accepts one of the words, and suggests the near ones
+// otherwise.
+CLI::Validator OneOf(std::vector<std::string> words);
 
 }  // namespace fp4lab::tools

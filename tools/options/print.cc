@@ -8,11 +8,13 @@
 #include <new>
 
 #include "fp4lab/base/error.h"
+#include "tools/help/working.h"
 
 namespace fp4lab::tools {
 namespace {
 
-[[gnu::format(printf, 1, 0)]] std::string Formatted(const char* format, std::va_list arguments) {
+[[gnu::format(printf, 1, 0)]] std::string FormattedList(const char* format,
+                                                        std::va_list arguments) {
   std::va_list again;
   va_copy(again, arguments);
   const int size = std::vsnprintf(nullptr, 0, format, again);
@@ -25,6 +27,7 @@ namespace {
 }
 
 void Write(std::string_view text, std::FILE* file) {
+  file == stdout ? EndWorking() : HideWorking();
   const std::string printable = PrintableLines(text);
   std::fwrite(printable.data(), 1, printable.size(), file);
 }
@@ -34,8 +37,16 @@ void Write(std::string_view text, std::FILE* file) {
 void Print(const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
-  Write(Formatted(format, arguments), stdout);
+  Write(FormattedList(format, arguments), stdout);
   va_end(arguments);
+}
+
+std::string Formatted(const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::string text = FormattedList(format, arguments);
+  va_end(arguments);
+  return text;
 }
 
 void PrintText(std::string_view text) { Write(text, stdout); }
@@ -47,7 +58,7 @@ void PrintJson(const Json& json, int indent) {
 void Note(const char* format, ...) {
   std::va_list arguments;
   va_start(arguments, format);
-  Write(Formatted(format, arguments), stderr);
+  Write(FormattedList(format, arguments), stderr);
   va_end(arguments);
 }
 

@@ -1,6 +1,5 @@
 #include "tools/options/status_line.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -8,14 +7,11 @@
 
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/base/text/printable.h"
+#include "tools/help/terminal.h"
+#include "tools/help/working.h"
 
 namespace fp4lab::tools {
 namespace {
-
-std::size_t TerminalWidth() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 // "845", "34.2k", "1.20M"
 std::string Rate(double per_second) {
@@ -35,7 +31,9 @@ std::string Rate(double per_second) {
 StatusLine::StatusLine(std::chrono::seconds first, std::chrono::seconds log_every)
     : terminal_(::isatty(STDERR_FILENO) != 0),
       log_every_(log_every),
-      next_(std::chrono::steady_clock::now() + first) {}
+      next_(std::chrono::steady_clock::now() + first) {
+  EndWorking();
+}
 
 void NoteSlowTarget() {
   if (HasFusedMultiplyAdd()) return;
@@ -54,7 +52,8 @@ void StatusLine::Clear() {
 
 void StatusLine::Show(const std::string& text) {
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", Printable(text).substr(0, TerminalWidth() - 1).c_str());
+    std::fprintf(stderr, "\r\033[K%s",
+                 Printable(text).substr(0, TerminalWidth(STDERR_FILENO).value_or(80) - 1).c_str());
     std::fflush(stderr);
     shown_ = true;
   } else if (const auto now = std::chrono::steady_clock::now(); now >= next_) {

@@ -1,10 +1,12 @@
 // fp4lab data get | list | verify
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fp4lab/data/fetch.h"
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 #include "tools/options/stop_signals.h"
@@ -14,6 +16,7 @@ namespace {
 
 struct DataOptions {
   std::string name, package;
+  bool wide = false;
 };
 
 std::string Folder(const Manifest& manifest) { return (DataFolder() / manifest.name).string(); }
@@ -55,15 +58,24 @@ const char* Name(DocumentState state) {
   return "";
 }
 
-void List() {
-  Print("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "title");
+void List(bool wide) {
+  TableRows rows = {{"name", "MB", "state", "licence", "title"}};
   for (const Manifest& manifest : BuiltInManifests()) {
-    Print("%-12s %9.2f  %-9s  %-28s  %s\n", Printable(manifest.name).c_str(),
-          static_cast<double>(manifest.Bytes()) / 1e6, Name(StateOf(manifest)),
-          Printable(manifest.licence).c_str(), Printable(manifest.title).c_str());
+    rows.push_back(
+        {Printable(manifest.name), Formatted("%.2f", static_cast<double>(manifest.Bytes()) / 1e6),
+         Name(StateOf(manifest)), Printable(manifest.licence), Printable(manifest.title)});
   }
-  Print("%-12s %9s  %-9s  %-28s  %s, %.4f nats a byte (seed 1)\n", "synthetic", "any", "built in",
-        "none needed", "Markov text of order 3", SyntheticSource(1).EntropyRate());
+  rows.push_back({"synthetic", "any", "built in", "none needed",
+                  Formatted("Markov text of order 3, %.4f nats a byte (seed 1)",
+                            SyntheticSource(1).EntropyRate())});
+  std::string full;
+  TableRows narrow;
+  for (const std::vector<std::string>& row : rows) {
+    full += Formatted("%-12s %9s  %-9s  %-28s  %s\n", row[0].c_str(), row[1].c_str(),
+                      row[2].c_str(), row[3].c_str(), row[4].c_str());
+    narrow.push_back({row[0], row[1], row[2], row[4]});
+  }
+  PrintFitted(full, narrow, wide, "licences");
   Print("folder: %s\n", Printable(DataFolder().string()).c_str());
 }
 
@@ -101,7 +113,7 @@ void AddData(CLI::App& app, int* exit_code) {
 
   CLI::App* get = data->add_subcommand(
       "get", "Download a corpus through the system's package client and verify it");
-  get->add_option("name", options->name, name_help)->required();
+  get->add_option("name", options->name, name_help)->required()->type_name("CORPUS");
   get->add_option("--package", options->package,
                   "Take this package file (.deb) instead of a download");
   get->footer(
@@ -116,11 +128,12 @@ void AddData(CLI::App& app, int* exit_code) {
       "Example:\n"
       "  $ fp4lab data list | grep -o 'synthetic  *any  built in'\n"
       "  synthetic          any  built in\n");
-  list->callback(List);
+  list->add_flag("--wide", options->wide, "Print all columns, however narrow the terminal is");
+  list->callback([=] { List(options->wide); });
 
   CLI::App* verify = data->add_subcommand(
       "verify", "Compute the hashes again; exit code 1 where one differs or a text is missing");
-  verify->add_option("name", options->name, name_help);
+  verify->add_option("name", options->name, name_help)->type_name("CORPUS");
   verify->footer(
       "Example: a folder that holds nothing yet\n"
       "  $ FP4LAB_DATA_DIR=texts fp4lab data verify\n"

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/number_option.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -74,12 +76,14 @@ void AddParity(CLI::App& app, int* exit_code) {
   command->add_option("--from", o->from, "Compare from this step on, instead of --last");
   command->add_option("--to", o->to, "Compare up to this step, instead of --last");
   command->add_option("--by", o->by, "Compare at equal steps or at equal tokens")
-      ->check(CLI::IsMember({"steps", "tokens"}))
+      ->check(OneOf({"steps", "tokens"}))
       ->capture_default_str();
   command->add_option("--loss", o->log.loss, "Name of the loss in the logs, if it is another one");
   command->add_flag("--paired", o->options.paired,
                     "Run i of both sides has one seed: what seeds do to both cancels");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The comparison", {"--baseline", "--margin", "--confidence", "--paired"});
+  PutInGroup(command, "The steps", {"--last", "--from", "--to", "--by"});
   command->footer(
       "Exit code: 0 equivalent, 1 different or not told apart, 2 for what cannot be read.\n"
       "Example: a curve against itself\n"

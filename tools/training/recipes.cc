@@ -14,6 +14,7 @@
 #include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/study/report/tables/text_table.h"
+#include "tools/help/terminal.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 
@@ -49,12 +50,11 @@ std::vector<Row> Rows() {
 
 void PrintRecipes() {
   const std::vector<Row> rows = Rows();
-  std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, row.name.size());
+  TableRows lines;
   for (const Row& row : rows) {
-    PrintText(row.name + std::string(width - row.name.size() + 2, ' ') + row.title +
-              (row.not_modelled.empty() ? "" : " *") + "\n");
+    lines.push_back({row.name, row.title + (row.not_modelled.empty() ? "" : " *")});
   }
+  PrintFitted(AlignedText(lines), lines, false, "");
   PrintText("\n* in part: `fp4lab recipes NAME` lists the parts that are not modelled\n");
 }
 
@@ -135,9 +135,11 @@ void PrintRow(const std::string& name, bool as_json) {
                           {"recipe", resolved}},
                      2);
   }
-  Print("%-13s%s\n%-13s%s\n%-13s%s\n", "recipe", row->name.c_str(), "title", row->title.c_str(),
-        "source", row->source.c_str());
-  if (!row->not_modelled.empty()) Print("%-13s%s\n", "not modelled", row->not_modelled.c_str());
+  constexpr std::size_t kColumn = 13;
+  PrintLabelled("recipe", kColumn, row->name);
+  PrintLabelled("title", kColumn, row->title);
+  PrintLabelled("source", kColumn, row->source);
+  if (!row->not_modelled.empty()) PrintLabelled("not modelled", kColumn, row->not_modelled);
   PrintText("\n");
   PrintOperands(resolved, "");
 }

@@ -15,6 +15,7 @@
 #include "fp4lab/study/run/train_run.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/world.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -231,11 +232,11 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command->add_option("--tokens", o->tokens, "Train on this llm.c token file")->type_name("FILE");
   command->add_option("--data", o->data, "Train on this data set (see fp4lab data list)")
-      ->type_name("NAME");
+      ->type_name("CORPUS");
   command
       ->add_option("--recipe", o->recipe,
                    "One of " + Joined(RecipeNames(), ", ") + ", or of fp4lab recipes")
-      ->type_name("NAME");
+      ->type_name("RECIPE");
   command
       ->add_option("--start", o->start,
                    "Begin with the weights, and the model, of this checkpoint or folder")
@@ -259,6 +260,12 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->type_name("STEPS")
       ->excludes("--diagnostics-every");
   AddRunOptions(command, o);
+  PutInGroup(
+      command, "What is trained, and on what",
+      {"--config", "--set", "--recipe", "--start", "--text", "--tokens", "--data", "--seed"});
+  PutInGroup(
+      command, "Length and observation",
+      {"--steps", "--tokens-budget", "--eval-every", "--diagnostics-every", "--diagnostics-steps"});
   command->footer(
       "Examples: text of a known entropy, 5 steps without the Hadamard transform\n"
       "  $ fp4lab train --data synthetic --recipe te_nvfp4 --set recipe.disable_rht=true \\\n"

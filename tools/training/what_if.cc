@@ -19,6 +19,7 @@
 #include "fp4lab/study/report/tables/text_table.h"
 #include "fp4lab/study/run/checkpoint_step.h"
 #include "fp4lab/train/model/shapes.h"
+#include "tools/help/help_group.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -240,10 +241,13 @@ void AddWhatIf(CLI::App& app, int* /*exit_code*/) {
       ->type_name("FILE");
   command->add_option("--tokens", o->source.tokens, "The token file of the run: llm.c's, or .npy")
       ->type_name("FILE");
-  command->add_option("--data", o->source.data, "The data set of the run")->type_name("NAME");
+  command->add_option("--data", o->source.data, "The data set of the run")->type_name("CORPUS");
   command->add_option("--threads", o->threads, "Threads; results do not depend on it")
       ->transform(ThreadCount());
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The step", {"--recipe", "--sequences", "--learning-rate"});
+  PutInGroup(command, kTextGroup, {"--text", "--tokens", "--data"});
+  PutInGroup(command, kReportGroup, {"--no-shares", "--error-map", "--tensor", "--json"});
   command->footer(
       "The step is that which follows the checkpoint, on its tokens. \"high precision\" quantizes\n"
       "nothing; \"loss after\" is the loss of the same tokens after the step, in high precision.\n"

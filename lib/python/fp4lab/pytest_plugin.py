@@ -1,9 +1,10 @@
 """The pytest plugin: directed cases as fixtures, and a report of kernels.
 
-Options: --fp4lab-dialect NAME, --fp4lab-level LEVEL, --fp4lab-report FILE.
+Options: --fp4lab-dialect NAME, --fp4lab-level LEVEL, --fp4lab-report FILE, --fp4lab-summary FILE.
 Fixtures: fp4lab_dialect, fp4lab_level, fp4lab_cases, fp4lab_kernel.
 Marker: @pytest.mark.fp4lab_kernel(dialect, level="quick", **options), with the options of
 fp4lab.testing.assert_kernel.
+The report of --junit-xml has dialect, level, counts and causes as properties of the tests.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="the level of the directed cases: quick or thorough")  # fmt: skip
     group.addoption("--fp4lab-report", metavar="FILE", default=None,
                     help="write the outcome of every kernel test to this JSON file")  # fmt: skip
+    group.addoption("--fp4lab-summary", metavar="FILE", default=os.environ.get("GITHUB_STEP_SUMMARY"),
+                    help="add a table of the kernel tests with causes to this Markdown file "
+                         "[the summary of a GitHub job]")  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -172,9 +176,41 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Any:
     if report.failed and call.excinfo is not None:
         entry["message"] = str(call.excinfo.value)
     item.config.stash[_ENTRIES].append(entry)
+    item.user_properties += _properties(entry)
+
+
+def _causes(entry: dict[str, Any]) -> str:
+    """The causes of an entry; where none explains all differences, those that explain some, with their share."""
+    if entry.get("causes"):
+        return ", ".join(entry["causes"])
+    return ", ".join(f"{name} (in part: {count})" for name, count in entry.get("partial_causes", {}).items())
+
+
+def _properties(entry: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the JUnit report says of a kernel test."""
+    facts = {name: entry[name] for name in ("dialect", "level", "cases", "different", "declined") if name in entry}
+    if _causes(entry):
+        facts["causes"] = _causes(entry)
+    return [(f"fp4lab_{name}", str(value)) for name, value in facts.items()]
+
+
+def _markdown(entries: list[dict[str, Any]]) -> str:
+    """The kernel tests as a table."""
+    wrong = sum(entry["outcome"] == "failed" for entry in entries)
+    lines = [f"### fp4lab: {wrong} of {len(entries)} kernel tests failed", "",
+             "| test | dialect | outcome | cases | different | causes |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for entry in entries:
+        cells = [entry["test"], entry["dialect"], entry["outcome"], entry.get("cases", "-"),
+                 entry.get("different", "-"), _causes(entry) or "-"]  # fmt: skip
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    summary, entries = session.config.getoption("--fp4lab-summary"), session.config.stash[_ENTRIES]
+    if summary and entries:
+        with open(summary, "a", encoding="utf-8") as file:
+            file.write(_markdown(entries))
     path = session.config.getoption("--fp4lab-report")
     if path is None:
         return

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _ieee
+from . import _ieee, _program
 
 if TYPE_CHECKING:
     import pandas
@@ -110,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> Results:
 
 
 def program() -> str:
-    """The path of the program fp4lab: FP4LAB_PROGRAM, or the first one on the PATH.
+    """The path of the program fp4lab: FP4LAB_PROGRAM, the one that the package carries, or the first on the PATH.
 
     Raises:
         FileNotFoundError: if there is none, with the remedy.
@@ -120,7 +120,7 @@ def program() -> str:
         if not os.access(named, os.X_OK):
             raise FileNotFoundError(f"FP4LAB_PROGRAM={named}: is no program")
         return named
-    found = shutil.which("fp4lab")
+    found = _program.carried() or shutil.which("fp4lab")
     if found is None:
         raise FileNotFoundError(
             "the program fp4lab is not on the PATH: build it (tools/run) and set FP4LAB_PROGRAM to "

@@ -1,6 +1,7 @@
 #include "fp4lab/judge/cases/case_coverage.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -109,7 +110,8 @@ bool MutantCoverage::CaughtByControl(std::size_t set_size) const {
 }
 
 CoverageReport MeasureCoverage(const Dialect& dialect, const std::vector<Case>& cases,
-                               bool until_caught) {
+                               bool until_caught,
+                               const std::function<void(std::size_t, std::size_t)>& progress) {
   const IeeeArithmetic ieee;
   CoverageReport report{.dialect = dialect.name};
   FillFamilies(cases, &report);
@@ -129,9 +131,11 @@ CoverageReport MeasureCoverage(const Dialect& dialect, const std::vector<Case>& 
     report.mutants.back().caught.resize(report.families.size());
   }
   std::vector<std::exception_ptr> problems(report.mutants.size());
+  std::atomic<std::size_t> measured = 0;
   ParallelFor(report.mutants.size(), [&](std::size_t i) {
     try {
       Measure(report, *benches[i], cases, until_caught, &report.mutants[i]);
+      if (progress) progress(++measured, report.mutants.size());
     } catch (...) {
       problems[i] = std::current_exception();
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,11 @@ struct CoverageReport {
 // Runs every deviation that applies to the dialect's kernel on every case. The kernels write codes
 // low nibble first, scales in 128x4 tiles and the amax; deviations that need a Hadamard transform
 // run behind Transformer Engine's. Padding is not compared. With `until_caught`, the remaining
-// families are skipped for a mutant that a family which is not a control has caught.
+// families are skipped for a mutant that a family which is not a control has caught. `progress` is
+// called after each mutant, from any thread, with the numbers of those measured and of all.
 CoverageReport MeasureCoverage(const Dialect& dialect, const std::vector<Case>& cases,
-                               bool until_caught = false);
+                               bool until_caught = false,
+                               const std::function<void(std::size_t, std::size_t)>& progress = {});
 
 std::string CoverageText(const CoverageReport& report);
 Json CoverageJson(const CoverageReport& report);

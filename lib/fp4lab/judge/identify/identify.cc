@@ -276,6 +276,9 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
     } else if (!IsApproximate(c.kernel.dialect)) {
       rejected.push_back({&c, &matcher});
     }
+    if (options.progress) {
+      options.progress(static_cast<std::size_t>(&c - candidates.data()) + 1, candidates.size());
+    }
   }
   if (!result.exact.empty() || !result.allowed.empty()) result.other_number.clear();
   SortCandidates(&result.exact);

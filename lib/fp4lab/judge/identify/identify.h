@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,6 +73,8 @@ struct IdentifyOptions {
   std::vector<const Dialect*> dialects = {};  // empty: all
   bool decide = true;                         // whether to search for deciding inputs
   std::uint64_t seed = 1;                     // of the random inputs of that search
+  // Called after each candidate with the numbers of those tried and of all.
+  std::function<void(std::size_t tried, std::size_t all)> progress = {};
 };
 
 // Groups of candidates of one dialect whose layouts put every element and scale of a rows x cols

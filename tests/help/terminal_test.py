@@ -1,0 +1,108 @@
+"""What fp4lab prints on a terminal: tables and help fit its width, and a long command says that it is at work.
+
+    python3 tests/help/terminal_test.py PROGRAM
+"""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+TABLES = (["dialects"], ["dialects", "nvfp4.te"], ["recipes"], ["recipes", "te_nvfp4"], ["formats"], ["presets"],
+          ["presets", "deepseek-v3"], ["data", "list"], ["gemm", "--models"])  # fmt: skip
+LEAVES_OUT = (["dialects"], ["formats"], ["data", "list"], ["gemm", "--models"])  # columns, and has --wide
+HELP = (["--help"], ["verify", "--help"], ["study", "--help"], ["train", "--help"])
+SLOW = ["cases", "--mutation-report", "--level", "thorough"]
+failures = []
+
+
+def check(holds, text):
+    if not holds:
+        failures.append(text)
+
+
+def on_terminal(command, columns=80, output_on_terminal=True):
+    """What a terminal of so many columns receives, and what goes past it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=theirs,
+                               stdout=theirs if output_on_terminal else subprocess.PIPE)  # fmt: skip
+    os.close(theirs)
+    received = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        received += part
+    past = b"" if output_on_terminal else process.stdout.read()
+    check(process.wait() == 0, f"{command}: exit code {process.returncode}")
+    os.close(ours)
+    return received.decode().replace("\r\n", "\n"), past.decode()
+
+
+def widest(text):
+    return max(len(line) for line in text.split("\n"))
+
+
+def check_tables(program):
+    for words in TABLES:
+        piped = subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
+        for columns in (60, 80, 120):
+            shown, _ = on_terminal([program, *words], columns)
+            check(widest(shown) <= columns, f"{words}: {widest(shown)} columns on a terminal of {columns}")
+            first = [line.split()[0] for line in piped.split("\n") if line.strip()]
+            check(first[0] in shown, f"{words}: the first row is gone")
+        wide, _ = on_terminal([program, *words], 2000)
+        check(wide == piped, f"{words}: a terminal that is wide enough shows another table than a pipe gets")
+    for words in LEAVES_OUT:
+        piped = subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
+        narrow, _ = on_terminal([program, *words], 60)
+        check(" with --wide)" in narrow, f"{words}: no word on the columns that are left out")
+        check(on_terminal([program, *words, "--wide"], 60)[0] == piped, f"{words} --wide is not the whole table")
+    names = re.findall(r"^(\S+)  ", on_terminal([program, "dialects"], 80)[0], re.MULTILINE)
+    check(len(names) > 150, f"dialects: {len(names)} rows on a terminal")
+
+
+def check_help(program):
+    for words in HELP:
+        shown, _ = on_terminal([program, *words], 80)
+        options = shown.split("\nExample")[0].split("\n\n")
+        for line in (line for part in options for line in part.split("\n") if line.startswith(" " * 30)):
+            check(len(line) <= 80, f"{words}: {len(line)} columns: {line}")
+        piped = subprocess.run([program, *words], capture_output=True, text=True, check=True).stdout
+        check(widest(piped) > 80, f"{words}: lines are broken in a pipe")
+        check(" ".join(shown.split()) == " ".join(piped.split()), f"{words}: other words on a terminal")
+
+
+def check_working(program):
+    shown, _ = on_terminal([program, *SLOW])
+    line = re.search(r"\r\x1b\[Kfp4lab cases: 0:0\d \| \d+ of \d+ wrong kernels", shown)
+    check(line, f"a command at work says nothing: {shown[:200]!r}")
+    end = shown.rfind("wrong kernels", 0, shown.find("nvfp4.te: "))
+    check(shown[end:].find("\r\x1b[K") < shown[end:].find("nvfp4.te: "), "the line of work stays before the output")
+    check("\x1b" not in shown[shown.find("nvfp4.te: ") :], "the line of work comes back after the output")
+    past, report = on_terminal([program, *SLOW], output_on_terminal=False)
+    check(past == "" and report.startswith("nvfp4.te: "), f"in a pipe: {past[:200]!r}")
+    log = subprocess.run([program, *SLOW], capture_output=True, text=True)
+    check(log.stderr == "" and log.stdout == report, f"in a log: {log.stderr[:200]!r}")
+
+
+def main():
+    program = pathlib.Path(sys.argv[1]).resolve()
+    check_tables(program)
+    check_help(program)
+    check_working(program)
+    print("\n".join(failures) or f"{len(TABLES)} tables and {len(HELP)} help texts fit")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# Clean roots for the tests of packages: folders that hold the files of some Debian packages and nothing else, as
+# they are installed here. Programs run there by chroot, so that they find no other library.
+
+# Prints the packages with all that they depend on, one per line. Alternatives: the first that is installed here.
+with_dependencies() {
+  local open=("$@") name depends
+  local -A seen=()
+  while [ ${#open[@]} -gt 0 ]; do
+    name=$(installed "${open[0]}")
+    open=("${open[@]:1}")
+    [ -n "$name" ] && [ -z "${seen[$name]:-}" ] || continue
+    depends=$(dpkg-query -W -f '${Depends}, ${Pre-Depends}' "$name")
+    seen[$name]=1
+    mapfile -t -O ${#open[@]} open < <(names_of "$depends")
+  done
+  printf '%s\n' "${!seen[@]}" | sort
+}
+
+# installed NAME: the package as dpkg knows it, of this architecture where several are installed; nothing if none is.
+installed() {
+  local name
+  for name in "$1:$(dpkg --print-architecture)" "$1"; do
+    if [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ]; then echo "$name"; return; fi
+  done
+}
+
+# names_of FIELD: the names in a field of dependencies, one per line, without versions and architectures.
+names_of() { tr ',|' '\n\n' <<<"$1" | sed -E 's/\(.*//; s/:[a-z0-9]+//; s/[[:space:]]//g; /^$/d'; }
+
+# make_clean_root ROOT PACKAGE...: the packages and what they depend on, with dpkg's knowledge of them.
+make_clean_root() {
+  local root=$1 folder package
+  shift
+  rm -rf "$root"
+  mkdir -p "$root"/{usr,tmp,var/lib/dpkg/{info,updates,triggers}}
+  for folder in bin lib lib64 sbin; do
+    mkdir "$root/usr/$folder"
+    ln -s "usr/$folder" "$root/$folder"
+  done
+  for package in $(with_dependencies "$@"); do
+    dpkg -L "$package" | while read -r file; do
+      if [ -L "$file" ] || [ -f "$file" ]; then echo "$file"; fi
+    done | tar -c -T - 2>/dev/null | tar -x -C "$root" --keep-directory-symlink
+    dpkg -s "$package" >>"$root/var/lib/dpkg/status"
+    echo >>"$root/var/lib/dpkg/status"
+  done
+}
+
+# in_root ROOT COMMAND...: runs a command in a clean root, with none of this environment.
+in_root() {
+  local root=$1 as=()
+  shift
+  [ "$(id -u)" -eq 0 ] || as=(unshare --map-root-user)
+  env -i PATH=/usr/bin "${as[@]}" /usr/sbin/chroot "$root" "$@"
+}
+
+# Skips the test where no program can have another root.
+need_roots() {
+  command -v dpkg-query >/dev/null || skip "no dpkg here"
+  mkdir -p "$folder/empty"
+  in_root / true 2>/dev/null || skip "no right to chroot here, and no user namespaces"
+}
