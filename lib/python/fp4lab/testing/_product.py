@@ -170,7 +170,7 @@ def _product_reproducer(a: QTensor, b: QTensor, row: int, col: int, alpha: float
         amax = q.amax if q.amax is None or np.ndim(q.amax) == 0 else q.amax[r : r + 1]
         lines.append(
             f"{name} = fp4lab.QTensor({_array_text(q.data[r : r + 1])}, {_array_text(scales)}, {_amax_text(amax)}, "
-            f"(1, {q.shape[1]}), {q.dialect!r})"
+            f"(1, {q.shape[1]}), {q.dialect!r}, nibbles={q.nibbles!r})"
         )
     given = ", ".join(f"{key}={value!r}" for key, value in {"alpha": alpha, **options}.items())
     lines.append(f"d = product(a, b, {alpha!r})")
