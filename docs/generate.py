@@ -1,4 +1,5 @@
-"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats.
+"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes,
+formats, published shapes.
 
     python3 docs/generate.py FOLDER
 
@@ -13,7 +14,13 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-GENERATED = ("reference/cli.md", "reference/dialects.md", "reference/recipes.md", "reference/formats.md")
+GENERATED = (
+    "reference/cli.md",
+    "reference/dialects.md",
+    "reference/recipes.md",
+    "reference/formats.md",
+    "reference/presets.md",
+)
 STAGES = ("format", "tensor scale", "candidates", "block scale", "scale byte", "factor", "element", "zeros", "NaN")
 
 
@@ -165,9 +172,41 @@ def formats():
     return text
 
 
+def preset(p):
+    rows = [
+        [code(e["repository"]), code(e["file"]), code(e["commit"][:12]), ", ".join(map(code, e["shows"]))]
+        for e in p["evidence"]
+    ]
+    lines = [f"The publication: {cell(p['source'])}."]
+    if p["unproved"]:
+        lines.append(f"No public file was found for {', '.join(map(code, p['unproved']))}.")
+    if p["not_modelled"]:
+        lines.append(f"Not modelled: {cell(p['not_modelled'])}.")
+    shape = ", ".join(f"{code(key)} {value}" for key, value in p["published"].items())
+    return (
+        f"\n## {p['name']}\n\n{cell(p['title'])}: {shape}.\n\n"
+        + table(["repository", "file", "commit", "shows"], rows)
+        + "\n"
+        + "\n\n".join(lines)
+        + "\n"
+    )
+
+
+def presets():
+    found = listed("presets")
+    rows = [[f"[{p['name']}](#{p['name'].replace('.', '').lower()})", cell(p["title"])] for p in found]
+    text = (
+        f"# Published shapes\n\nThese {len(found)} shapes may be named by `model.preset`. "
+        "Each number of a shape is shown by a public file at a commit, or named as one that no public file "
+        "was found for.\n\n" + table(["preset", "model"], rows)
+    )
+    return text + "".join(map(preset, found))
+
+
 def pages():
     """{page of docs/: its text}, one of each in GENERATED."""
-    return dict(zip(GENERATED, (cli(), dialects(), recipes(), formats()), strict=True))
+    texts = (cli(), dialects(), recipes(), formats(), presets())
+    return dict(zip(GENERATED, texts, strict=True))
 
 
 def main():
