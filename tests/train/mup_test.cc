@@ -160,12 +160,16 @@ TEST_CASE(
     "[train]") {
   const auto narrow = Changes(Mup(kBase)), wide = Changes(Mup(8 * kBase)),
              standard = Changes(Plain(8 * kBase));
-  for (const char* name : {"head.output", "blocks.0.attention.qkv.output",
-                           "blocks.1.attention.qkv.output", "blocks.1.mlp.up.output"}) {
+  // Behind a norm, the growth of the blocks before it is divided away.
+  const std::pair<const char*, double> growths[] = {{"head.output", 3.0},
+                                                    {"blocks.0.attention.qkv.output", 3.0},
+                                                    {"blocks.1.attention.qkv.output", 1.9},
+                                                    {"blocks.1.mlp.up.output", 1.9}};
+  for (const auto& [name, growth] : growths) {
     CAPTURE(name);
     CHECK(wide.at(name) / narrow.at(name) > 0.5);
     CHECK(wide.at(name) / narrow.at(name) < 1.8);
-    CHECK(standard.at(name) / narrow.at(name) > 3.0);
+    CHECK(standard.at(name) / narrow.at(name) > growth);
   }
 }
 
