@@ -1,5 +1,5 @@
-"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats. That of
-the Python package is made by python_api.py from its docstrings.
+"""The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats,
+published shapes. That of the Python package is made by python_api.py from its docstrings.
 
     python3 docs/generate.py FOLDER
 
@@ -22,6 +22,7 @@ GENERATED = (
     "reference/dialects.md",
     "reference/recipes.md",
     "reference/formats.md",
+    "reference/presets.md",
     "reference/python.md",
 )
 STAGES = ("format", "tensor scale", "candidates", "block scale", "scale byte", "factor", "element", "zeros", "NaN")
@@ -175,9 +176,41 @@ def formats():
     return text
 
 
+def preset(p):
+    rows = [
+        [code(e["repository"]), code(e["file"]), code(e["commit"][:12]), ", ".join(map(code, e["shows"]))]
+        for e in p["evidence"]
+    ]
+    lines = [f"The publication: {cell(p['source'])}."]
+    if p["unproved"]:
+        lines.append(f"No public file was found for {', '.join(map(code, p['unproved']))}.")
+    if p["not_modelled"]:
+        lines.append(f"Not modelled: {cell(p['not_modelled'])}.")
+    shape = ", ".join(f"{code(key)} {value}" for key, value in p["published"].items())
+    return (
+        f"\n## {p['name']}\n\n{cell(p['title'])}: {shape}.\n\n"
+        + table(["repository", "file", "commit", "shows"], rows)
+        + "\n"
+        + "\n\n".join(lines)
+        + "\n"
+    )
+
+
+def presets():
+    found = listed("presets")
+    rows = [[f"[{p['name']}](#{p['name'].replace('.', '').lower()})", cell(p["title"])] for p in found]
+    text = (
+        f"# Published shapes\n\nThese {len(found)} shapes may be named by `model.preset`. "
+        "Each number of a shape is shown by a public file at a commit, or named as one that no public file "
+        "was found for.\n\n" + table(["preset", "model"], rows)
+    )
+    return text + "".join(map(preset, found))
+
+
 def pages():
     """{page of docs/: its text}, one of each in GENERATED."""
-    return dict(zip(GENERATED, (cli(), dialects(), recipes(), formats(), python_api.page()), strict=True))
+    texts = (cli(), dialects(), recipes(), formats(), presets(), python_api.page())
+    return dict(zip(GENERATED, texts, strict=True))
 
 
 def main():

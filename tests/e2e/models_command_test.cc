@@ -94,10 +94,14 @@ TEST_CASE("presets lists every shape with its source", "[e2e]") {
   CHECK_THAT(list.text, ContainsSubstring("gpt-oss"));
   for (const Json& row : ParseJson(json.text, "presets")["presets"]) {
     CHECK_FALSE(row["source"].get<std::string>().empty());
+    CHECK_FALSE(row["evidence"].empty());
     CHECK(row["parameters"].get<std::int64_t>() > 10'000);
   }
   const Answer one = folder.Run({"presets", "nemotron-h", "--d-model", "128"});
   CHECK_THAT(one.text, ContainsSubstring("Mamba-2"));
+  CHECK_THAT(one.text,
+             ContainsSubstring("shown by      NVIDIA-NeMo/Megatron-Bridge src/megatron/"));
+  CHECK_THAT(one.text, ContainsSubstring("unproved      rope_theta\n"));
   CHECK_THAT(one.text, ContainsSubstring("\"d_model\":128"));
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("Values of config.json that the model does not state are refused at th
        "65536 at most"},
       {"llama", "architectures", R"(["DeepseekV3ForCausalLM"])",
        "/config.json#/architectures/0: \"DeepseekV3ForCausalLM\" has what fp4lab's model does not "
-       "state: multi-head latent attention"},
+       "state: blocks without experts beside blocks with them, routing by groups"},
       {"llama", "architectures", R"(["LamaForCausalLM"])",
        "/config.json#/architectures/0: unknown architecture \"LamaForCausalLM\"; did you mean "
        "\"LlamaForCausalLM\"?"},

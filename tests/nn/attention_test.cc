@@ -16,8 +16,9 @@ struct Inputs {
 
   explicit Inputs(const AttentionShape& s)
       : shape(s),
-        qkv(RandomFloats(s.Rows() * (s.heads + 2 * s.kv_heads) * s.head_dim, 1)),
-        dout(RandomFloats(s.Rows() * s.heads * s.head_dim, 2)) {}
+        qkv(RandomFloats(
+            s.Rows() * ((s.heads + s.kv_heads) * s.head_dim + s.kv_heads * s.ValueDim()), 1)),
+        dout(RandomFloats(s.Rows() * s.heads * s.ValueDim(), 2)) {}
 };
 
 template <class T>
@@ -27,7 +28,7 @@ struct Slices {
   Slices(const AttentionShape& s, MatrixView<T> x)
       : q(x.Block(0, 0, x.rows, s.heads * s.head_dim)),
         k(x.Block(0, q.cols, x.rows, s.kv_heads * s.head_dim)),
-        v(x.Block(0, q.cols + k.cols, x.rows, k.cols)) {}
+        v(x.Block(0, q.cols + k.cols, x.rows, s.kv_heads * s.ValueDim())) {}
 };
 
 struct Outputs {
@@ -76,7 +77,9 @@ AttentionShape SmallShapes() {
                   AttentionShape{2, 17, 4, 2, 16}, AttentionShape{1, 50, 2, 1, 24},
                   AttentionShape{1, 33, 6, 2, 8}, AttentionShape{3, 7, 1, 1, 5},
                   AttentionShape{1, 70, 1, 1, 64}, AttentionShape{2, 50, 4, 2, 24, 7},
-                  AttentionShape{1, 70, 2, 1, 16, 33}, AttentionShape{1, 41, 1, 1, 16, 1});
+                  AttentionShape{1, 70, 2, 1, 16, 33}, AttentionShape{1, 41, 1, 1, 16, 1},
+                  AttentionShape{2, 50, 2, 2, 24, 0, 16}, AttentionShape{1, 33, 4, 2, 8, 9, 40},
+                  AttentionShape{1, 40, 2, 2, 48, 0, 20, 0.03f});
 }
 
 TEST_CASE("Attention gives the same bits on every SIMD target and thread count", "[nn]") {
@@ -92,8 +95,10 @@ TEST_CASE("Attention agrees with the double reference within binary32 rounding",
   const Inputs in(GENERATE(AttentionShape{2, 17, 4, 2, 16}, AttentionShape{1, 128, 2, 2, 16},
                            AttentionShape{1, 50, 2, 1, 24}, AttentionShape{1, 200, 1, 1, 64},
                            AttentionShape{2, 50, 4, 2, 24, 7}, AttentionShape{1, 70, 2, 1, 16, 33},
-                           AttentionShape{1, 33, 1, 1, 16, 1},
-                           AttentionShape{1, 96, 1, 1, 16, 16}));
+                           AttentionShape{1, 33, 1, 1, 16, 1}, AttentionShape{1, 96, 1, 1, 16, 16},
+                           AttentionShape{2, 50, 2, 2, 24, 0, 16},
+                           AttentionShape{1, 33, 4, 2, 8, 9, 40},
+                           AttentionShape{1, 70, 2, 2, 48, 0, 20, 0.03f}));
   const Outputs got = Run(in);
   const ExactOutputs exact = RunReference(in);
   CheckClose(got.out, exact.out, 16);
@@ -126,6 +131,42 @@ TEST_CASE("A window as long as the sequence changes no bit, a shorter one does",
   }
   shape.window = 49;
   CHECK(Run(Inputs(shape)).All() != all);
+}
+
+TEST_CASE("A scale multiplies the scores, and the usual one changes no bit", "[nn]") {
+  AttentionShape shape{2, 50, 2, 1, 16};
+  const Outputs usual = Run(Inputs(shape));
+  shape.scale = 0.25f;  // 1 / sqrt(16)
+  CHECK(Run(Inputs(shape)).All() == usual.All());
+  shape.scale = 0.125f;
+  Inputs halved(shape);
+  const Outputs with_scale = Run(halved);
+  CHECK(with_scale.out != usual.out);
+  const Slices<float> x(shape, AsMatrix(halved.qkv, shape.Rows()));
+  for (std::size_t r = 0; r < x.q.rows; ++r) {
+    for (std::size_t c = 0; c < x.q.cols; ++c) x.q(r, c) *= 0.5f;
+  }
+  halved.shape.scale = 0.0f;
+  CHECK(Run(halved).out == with_scale.out);
+}
+
+TEST_CASE("Values padded with zeros to the keys' width give the same results", "[nn]") {
+  const AttentionShape narrow{2, 50, 2, 2, 24, 0, 16}, wide{2, 50, 2, 2, 24};
+  const Inputs in(narrow);
+  Inputs padded(wide);
+  const Slices<const float> from(narrow, AsMatrix(in.qkv, narrow.Rows()));
+  const Slices<float> to(wide, AsMatrix(padded.qkv, wide.Rows()));
+  for (std::size_t r = 0; r < narrow.Rows(); ++r) {
+    for (std::size_t c = 0; c < from.q.cols; ++c) {
+      to.q(r, c) = from.q(r, c);
+      to.k(r, c) = from.k(r, c);
+      to.v(r, c) = c % 24 < 16 ? from.v(r, c / 24 * 16 + c % 24) : 0.0f;
+    }
+  }
+  const Floats got = Run(in).out, expected = Run(padded).out;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    REQUIRE(expected[i] == (i % 24 < 16 ? got[i / 24 * 16 + i % 24] : 0.0f));
+  }
 }
 
 TEST_CASE("A window of one key copies the values", "[nn]") {

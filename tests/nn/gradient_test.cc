@@ -96,16 +96,18 @@ TEST_CASE("The rotary embedding keeps lengths, and its gradient undoes the rotat
 }
 
 TEST_CASE("The attention gradients are the derivatives of the forward pass", "[nn]") {
-  const AttentionShape s = GENERATE(AttentionShape{1, 1, 1, 1, 2}, AttentionShape{1, 7, 1, 1, 4},
-                                    AttentionShape{2, 5, 2, 2, 3}, AttentionShape{2, 6, 4, 2, 4},
-                                    AttentionShape{1, 9, 3, 1, 2}, AttentionShape{1, 9, 2, 1, 4, 3},
-                                    AttentionShape{2, 7, 1, 1, 2, 2});
+  const AttentionShape s = GENERATE(
+      AttentionShape{1, 1, 1, 1, 2}, AttentionShape{1, 7, 1, 1, 4}, AttentionShape{2, 5, 2, 2, 3},
+      AttentionShape{2, 6, 4, 2, 4}, AttentionShape{1, 9, 3, 1, 2},
+      AttentionShape{1, 9, 2, 1, 4, 3}, AttentionShape{2, 7, 1, 1, 2, 2},
+      AttentionShape{2, 5, 2, 2, 4, 0, 3}, AttentionShape{1, 7, 4, 2, 2, 3, 5, 0.3f});
   const std::size_t rows = s.Rows();
   Doubles q = RandomValues(rows * s.heads * s.head_dim, 6);
   Doubles k = RandomValues(rows * s.kv_heads * s.head_dim, 7);
-  Doubles v = RandomValues(k.size(), 8);
-  const Doubles dout = RandomValues(q.size(), 9);
-  Doubles out(q.size()), statistics(s.StatisticsSize()), dq(q.size()), dk(k.size()), dv(k.size());
+  Doubles v = RandomValues(rows * s.kv_heads * s.ValueDim(), 8);
+  const Doubles dout = RandomValues(rows * s.heads * s.ValueDim(), 9);
+  Doubles out(dout.size()), statistics(s.StatisticsSize()), dq(q.size()), dk(k.size()),
+      dv(v.size());
   const auto loss = [&] {
     reference::Attention<double>(s, AsMatrix(q, rows), AsMatrix(k, rows), AsMatrix(v, rows),
                                  AsMatrix(out, rows), statistics);
@@ -114,7 +116,7 @@ TEST_CASE("The attention gradients are the derivatives of the forward pass", "[n
   loss();
   reference::AttentionBackward<double>(
       s, AsMatrix(q, rows), AsMatrix(k, rows), AsMatrix(v, rows), AsMatrix(out, rows), statistics,
-      MatrixView<const double>(dout.data(), rows, s.heads * s.head_dim), AsMatrix(dq, rows),
+      MatrixView<const double>(dout.data(), rows, s.heads * s.ValueDim()), AsMatrix(dq, rows),
       AsMatrix(dk, rows), AsMatrix(dv, rows));
   if (s.sequence > 1) {  // one key: the probability is 1 whatever q and k are
     CheckGradient(dq, Differences(q, loss));

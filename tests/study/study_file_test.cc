@@ -332,6 +332,30 @@ TEST_CASE("An arm may leave the study's Muon or experts aside, or change one of 
   CHECK(TinyStudy(ToJson(study)).arms == study.arms);
 }
 
+TEST_CASE("An arm may leave the study's latents and muP aside, or change one of their numbers",
+          "[study]") {
+  Json json = TinyStudyJson();
+  json["model"].update({{"parts", {"mla", "mlp"}},
+                        {"mla", {{"q_lora_rank", 16}}},
+                        {"mup", {{"base_d_model", 16}, {"base_head_dim", 8}}}});
+  json["arms"]["plain"] = {
+      {"recipe", "bf16"},
+      {"model", {{"parts", {"attention", "mlp"}}, {"mup", {{"base_d_model", 0}}}}}};
+  json["arms"]["other"] = {
+      {"recipe", "bf16"},
+      {"model", {{"mla", {{"v_head_dim", 16}}}, {"mup", {{"base_head_dim", 4}}}}}};
+  const Study study = TinyStudy(json);
+  const auto arm = [&](const std::string& name) {
+    return *std::find_if(study.arms.begin(), study.arms.end(),
+                         [&](const Arm& a) { return a.name == name; });
+  };
+  CHECK(arm("plain").model == TinyStudy().base.model);
+  CHECK(arm("other").model.mla.q_lora_rank == 16);
+  CHECK(arm("other").model.mla.v_head_dim == 16);
+  CHECK(arm("other").model.mup == MupConfig{16, 4.0f});
+  CHECK(TinyStudy(ToJson(study)).arms == study.arms);
+}
+
 // Writing leaves members out that are as before; an arm that goes back to them states them.
 TEST_CASE("An arm of plain members in a study of others is written and read back", "[study]") {
   Json json = TinyStudyJson();

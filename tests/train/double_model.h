@@ -47,11 +47,12 @@ inline Matrix<double> DoubleLinear(const Matrix<double>& x, MatrixView<const dou
   return y;
 }
 
-// The result of attention's part, which is added to x.
-inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<double>& x) {
+inline bool IsEveryNth(int n, int block) { return n > 0 && (block + 1) % n == 0; }
+
+// Rotates x (rows, heads of 2 half) in place, unless the block has no rotary positions.
+inline void DoubleRope(const DoublePart& part, std::size_t half, MatrixView<double> x) {
   const ModelConfig& c = part.config;
-  Matrix<double> qkv = DoubleLinear(DoubleNorm(c, x, part.gains[0]), part.weights[0]);
-  const std::size_t d = QueryWidth(c), kv = KvWidth(c), half = HeadDim(c) / 2;
+  if (IsEveryNth(c.no_rope_every, part.block)) return;
   const auto length = static_cast<std::size_t>(c.sequence);
   Matrix<double> cos(length, half), sin(length, half);
   for (std::size_t t = 0; t < length; ++t) {
@@ -63,6 +64,32 @@ inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<doubl
       sin(t, i) = std::sin(angle);
     }
   }
+  reference::Rope<double>(cos.View(), sin.View(), 1.0, x);
+}
+
+inline AttentionShape DoubleShape(const DoublePart& part, std::size_t rows, std::size_t head_dim) {
+  const ModelConfig& c = part.config;
+  const auto length = static_cast<std::size_t>(c.sequence);
+  AttentionShape shape{.batch = rows / length,
+                       .sequence = length,
+                       .heads = static_cast<std::size_t>(c.heads),
+                       .kv_heads = static_cast<std::size_t>(c.heads),
+                       .head_dim = head_dim};
+  if (!IsEveryNth(c.full_attention_every, part.block)) {
+    shape.window = static_cast<std::size_t>(c.window);
+  }
+  if (c.mup.base_d_model > 0) {
+    shape.scale =
+        static_cast<float>(std::sqrt(c.mup.base_head_dim) / static_cast<double>(head_dim));
+  }
+  return shape;
+}
+
+// The result of attention's part, which is added to x.
+inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<double>& x) {
+  const ModelConfig& c = part.config;
+  Matrix<double> qkv = DoubleLinear(DoubleNorm(c, x, part.gains[0]), part.weights[0]);
+  const std::size_t d = QueryWidth(c), kv = KvWidth(c), half = HeadDim(c) / 2;
   const MatrixView<double> q = qkv.View().Block(0, 0, x.rows, d),
                            k = qkv.View().Block(0, d, x.rows, kv),
                            v = qkv.View().Block(0, d + kv, x.rows, kv);
@@ -75,22 +102,53 @@ inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<doubl
       }
     }
   }
-  const auto is_every = [&](int n) { return n > 0 && (part.block + 1) % n == 0; };
-  if (!is_every(c.no_rope_every)) {
-    reference::Rope<double>(cos.View(), sin.View(), 1.0, q);
-    reference::Rope<double>(cos.View(), sin.View(), 1.0, k);
-  }
-  const AttentionShape shape{
-      x.rows / length,
-      length,
-      static_cast<std::size_t>(c.heads),
-      KvHeads(c),
-      HeadDim(c),
-      static_cast<std::size_t>(is_every(c.full_attention_every) ? 0 : c.window)};
+  DoubleRope(part, half, q);
+  DoubleRope(part, half, k);
+  AttentionShape shape = DoubleShape(part, x.rows, HeadDim(c));
+  shape.kv_heads = KvHeads(c);
   std::vector<double> statistics(shape.StatisticsSize());
   Matrix<double> out(x.rows, d);
   reference::Attention<double>(shape, q, k, v, out.View(), statistics);
   return DoubleLinear(out, part.weights[1]);
+}
+
+// The result of multi-head latent attention.
+inline Matrix<double> DoubleMla(const DoublePart& part, const Matrix<double>& x) {
+  const ModelConfig& c = part.config;
+  const auto size = [](int n) { return static_cast<std::size_t>(n); };
+  const std::size_t heads = size(c.heads), nope = size(c.mla.qk_nope_head_dim),
+                    rope = size(c.mla.qk_rope_head_dim), value = size(c.mla.v_head_dim),
+                    latent = size(c.mla.kv_lora_rank), head = nope + rope;
+  const Matrix<double> n = DoubleNorm(c, x, part.gains[0]);
+  std::size_t next = 0;
+  Matrix<double> q = DoubleLinear(n, part.weights[next++]);
+  if (c.mla.q_lora_rank > 0) {
+    q = DoubleLinear(DoubleNorm(c, q, part.gains[2]), part.weights[next++]);
+  }
+  const Matrix<double> compressed = DoubleLinear(n, part.weights[next++]);
+  Matrix<double> c_kv(x.rows, latent), positions(x.rows, rope), k(x.rows, heads * head),
+      v(x.rows, heads * value), out(x.rows, heads * value);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t i = 0; i < latent; ++i) c_kv(r, i) = compressed(r, i);
+    for (std::size_t i = 0; i < rope; ++i) positions(r, i) = compressed(r, latent + i);
+  }
+  DoubleRope(part, rope / 2, positions.View());
+  const Matrix<double> kv = DoubleLinear(DoubleNorm(c, c_kv, part.gains[1]), part.weights[next++]);
+  for (std::size_t h = 0; h < heads; ++h) {
+    DoubleRope(part, rope / 2, q.View().Block(0, h * head + nope, x.rows, rope));
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      for (std::size_t i = 0; i < nope; ++i) k(r, h * head + i) = kv(r, h * nope + i);
+      for (std::size_t i = 0; i < rope; ++i) k(r, h * head + nope + i) = positions(r, i);
+      for (std::size_t i = 0; i < value; ++i) {
+        v(r, h * value + i) = kv(r, heads * nope + h * value + i);
+      }
+    }
+  }
+  AttentionShape shape = DoubleShape(part, x.rows, head);
+  shape.value_dim = value;
+  std::vector<double> statistics(shape.StatisticsSize());
+  reference::Attention<double>(shape, q.View(), k.View(), v.View(), out.View(), statistics);
+  return DoubleLinear(out, part.weights[next]);
 }
 
 // down(activation(up(x))).
@@ -174,7 +232,7 @@ struct DoublePartRow {
   Matrix<double> (*result)(const DoublePart& part, const Matrix<double>& x);
 };
 inline constexpr DoublePartRow kDoubleParts[] = {
-    {"attention", DoubleAttention}, {"mlp", DoubleMlp}, {"moe", DoubleMoe}};
+    {"attention", DoubleAttention}, {"mla", DoubleMla}, {"mlp", DoubleMlp}, {"moe", DoubleMoe}};
 
 class DoubleModel {
  public:
@@ -217,10 +275,14 @@ class DoubleModel {
     }
     Matrix<double> logits =
         DoubleLinear(DoubleNorm(config_, x, gain(layout_.final_gain)), view(layout_.head));
-    const double cap = config_.logit_soft_cap;
+    const double cap = config_.logit_soft_cap,
+                 multiplier = config_.mup.base_d_model > 0
+                                  ? 1.0 * config_.mup.base_d_model / config_.d_model
+                                  : 1.0;
     for (std::size_t r = 0; r < logits.rows; ++r) {
       double sum = 0.0;
       for (std::size_t c = 0; c < logits.cols; ++c) {
+        logits(r, c) *= multiplier;
         if (cap > 0.0) logits(r, c) = cap * std::tanh(logits(r, c) / cap);
         sum += std::exp(logits(r, c));
       }

@@ -21,6 +21,8 @@ struct Case {
   int window = 0, full_attention_every = 0, no_rope_every = 0;
   MoeConfig moe = {.experts = 3};
   float logit_soft_cap = 0.0f, z_loss = 0.0f;
+  MlaConfig mla = {};
+  MupConfig mup = {};
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -43,6 +45,8 @@ ModelConfig ConfigOf(const Case& c) {
   m.moe = c.moe;
   m.logit_soft_cap = c.logit_soft_cap;
   m.z_loss = c.z_loss;
+  m.mla = c.mla;
+  m.mup = c.mup;
   return m;
 }
 
@@ -146,6 +150,25 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
       cases.push_back(c);
     }
   }
+  // q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim
+  const MlaConfig latents[] = {{0, 10, 6, 4, 5}, {7, 9, 3, 2, 8}, {16, 8, 4, 12, 16}};
+  for (const MlaConfig& mla : latents) {
+    for (const int window : {0, 4}) {
+      Case c{Activation::kGelu, false, 0, {"mla", "mlp"}};
+      c.mla = mla;
+      c.window = window;
+      c.no_rope_every = window > 0 ? 2 : 0;
+      cases.push_back(c);
+    }
+  }
+  for (const std::vector<std::string>& parts :
+       {all, std::vector<std::string>{"mla", "mlp"}, {"attention", "moe"}}) {
+    Case c{Activation::kSwiglu, true, 2, parts};
+    c.mup = {8, 16.0f};
+    c.logit_soft_cap = 2.0f;
+    c.z_loss = 0.05f;
+    cases.push_back(c);
+  }
   for (const Part* part : Parts()) {
     cases.push_back({Activation::kSwiglu, false, 2, {std::string(part->name)}});
   }
@@ -153,7 +176,8 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
     const ModelConfig config = ConfigOf(c);
     CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts, c.head_dim, c.qk_norm,
             c.window, c.full_attention_every, c.no_rope_every, c.moe.experts, c.moe.top_k,
-            c.moe.shared_experts, c.moe.normalize);
+            c.moe.shared_experts, c.moe.normalize, c.mla.q_lora_rank, c.mla.kv_lora_rank,
+            c.mup.base_d_model);
     const std::vector<float> parameters = Parameters(config);
     const Batch batch = MakeBatch(config, 3);
     const DoubleModel truth(config);

@@ -24,6 +24,9 @@ Json RunJson(const Json& recipe, const Json& outliers, const std::string& activa
                 {"sequence", 32},
                 {"parts", {"attention", second}},
                 {"activation", activation}};
+  if (second == "mla") {
+    model.update({{"parts", {"mla", "mlp"}}, {"mla", {{"q_lora_rank", 16}, {"v_head_dim", 8}}}});
+  }
   if (second == "moe") {
     model["moe"] = {{"experts", 2}, {"top_k", 1}, {"shared_experts", 1}};
   }
@@ -78,6 +81,7 @@ TEST_CASE("Without quantization, planted outliers change no bit of any loss", "[
     for (const auto& [activation, second] : {std::pair{"swiglu", "mlp"},
                                              {"squared_relu", "mlp"},
                                              {"swiglu", "moe"},
+                                             {"swiglu", "mla"},
                                              {"squared_relu", "moe"}}) {
       CAPTURE(recipe, activation, second);
       const auto losses = [&, activation = activation, second = second](const Json& outliers) {

@@ -298,6 +298,105 @@ TEST_CASE("Impossible mixtures are refused at their place", "[train]") {
   CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) == "no error");
 }
 
+Json Latents(Json mla) { return {{"parts", {"mla", "mlp"}}, {"mla", std::move(mla)}}; }
+
+TEST_CASE(
+    "Multi-head latent attention trains under every kind of recipe, continues bit for bit, and has "
+    "the same bits for 1 and 3 threads",
+    "[train]") {
+  const Json wide = {{"q_lora_rank", 32}, {"kv_lora_rank", 32}, {"qk_rope_head_dim", 32}};
+  for (const char* recipe : {"bf16", "te_nvfp4", "te_mxfp8", "te_fp8_delayedscaling"}) {
+    for (const Json& mla : {Json::object(), wide}) {
+      CAPTURE(recipe, mla.dump());
+      const TrainConfig config = TinyWith(Latents(mla), recipe);
+      CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
+      const Corpus corpus = LoadCorpus(config.data);
+      const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+      CHECK(NumbersAfterResume(config, corpus, 3) == one);
+    }
+  }
+}
+
+TEST_CASE("Latent attention's linears have attention's names, so that its recipes select them",
+          "[train]") {
+  const TrainConfig config = TinyWith(Latents({{"q_lora_rank", 16}}), "nemotron3_super");
+  const LinearPlan plan(config.model, config.recipe);
+  std::vector<std::string> names;
+  for (std::size_t linear = 0; linear < plan.Head(); ++linear) {
+    const std::string& name = plan.Name(linear);
+    if (!name.starts_with("blocks.0.attention.")) continue;
+    names.push_back(name.substr(19));
+    CHECK(plan.RecipeOf({}, linear) == plan.Rest());
+  }
+  CHECK(names == std::vector<std::string>{"q_a", "q_b", "kv_a", "kv_b", "out"});
+}
+
+TEST_CASE("All heads of latent attention read the same keys with positions", "[train]") {
+  const TrainConfig config = TinyWith(
+      Latents({{"kv_lora_rank", 16}, {"qk_nope_head_dim", 8}, {"qk_rope_head_dim", 16}}), "fp32");
+  std::vector<float> parameters(MakeLayout(config.model).total);
+  InitializeParameters(config, parameters);
+  const auto results = [&] {
+    Matrix<float> heads;
+    const TensorInspector inspector = [&](const std::string& name, MatrixView<const float> x) {
+      if (name != "blocks.0.attention.output") return;
+      heads = Matrix<float>(x.rows, x.cols);
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        for (std::size_t c = 0; c < x.cols; ++c) heads(r, c) = x(r, c);
+      }
+    };
+    Pass pass;
+    pass.inspector = &inspector;
+    Model model(config.model, config.recipe, parameters, 1);
+    std::vector<std::uint16_t> tokens(32);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i * 7);
+    model.Forward(pass, tokens);
+    return heads;
+  };
+  const Matrix<float> before = results();
+  // A row of kv_a behind the latent's: a column of the shared keys.
+  const ParameterLayout layout = MakeLayout(config.model);
+  const ParameterSlice& kv_a = layout.block_linears[1];
+  REQUIRE(kv_a.name == "blocks.0.attention.kv_a.weight");
+  std::fill_n(parameters.begin() + static_cast<std::ptrdiff_t>(kv_a.offset + 17 * kv_a.cols),
+              kv_a.cols, 0.5f);
+  const Matrix<float> after = results();
+  for (std::size_t head = 0; head < 2; ++head) {
+    CHECK(before(31, head * 32) != after(31, head * 32));
+    CHECK(before(0, head * 32) == after(0, head * 32));  // one key has probability 1
+  }
+}
+
+TEST_CASE("Impossible latent attention is refused at its place", "[train]") {
+  const auto error = [](const Json& mla) { return ErrorOf([&] { TinyWith(Latents(mla)); }); };
+  const std::string model = "run.json#/model/", at = model + "mla/";
+  CHECK(error({{"qk_rope_head_dim", 3}}) ==
+        at + "qk_rope_head_dim: 3 is odd; rotary positions need an even number");
+  CHECK(error({{"kv_lora_rank", 0}}) == at + "kv_lora_rank: must be at least 1");
+  CHECK(error({{"q_lora_rank", -1}}) == at + "q_lora_rank: must be at least 0");
+  CHECK(error({{"q_rank", 8}}).starts_with(model + "mla/q_rank: "));
+  CHECK(error({{"q_lora_rank", 24}}) ==
+        at + "q_lora_rank: q_lora_rank 24 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"kv_lora_rank", 48}, {"qk_rope_head_dim", 8}}) ==
+        at + "qk_rope_head_dim: kv_lora_rank + qk_rope_head_dim 56 is not a multiple of the "
+             "recipe's block of 16");
+  CHECK(ErrorOf([] {
+          TinyWith({{"mla", {{"kv_lora_rank", 32}}}});
+        }) == model + "mla: no part reads it; \"parts\": [\"mla\", \"mlp\"] does");
+  CHECK(ErrorOf([] {
+          TinyWith({{"parts", {"mla", "attention"}}});
+        }) == model + "parts: \"mla\" stands in place of \"attention\"; a block has one");
+  CHECK(ErrorOf([] {
+          TinyWith({{"parts", {"mla", "mlp"}}, {"qk_norm", true}});
+        }) == model + "qk_norm: the part \"mla\" norms its latents, not its heads");
+  TrainConfig config = TinyWith(Latents(Json::object()));
+  config.device = Device::kCuda;
+  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
+        model +
+            "parts: the GPU does not train the part \"mla\"; the CPU does (\"device\": \"cpu\" "
+            "or --device cpu)");
+}
+
 TEST_CASE("A model of each part alone trains, and its memory is less than that of all", "[train]") {
   for (const Part* part : Parts()) {
     CAPTURE(part->name);
@@ -314,8 +413,9 @@ TEST_CASE("A model of each part alone trains, and its memory is less than that o
                        {"tokens", 128 * 20}};
     const TrainConfig config = ReadTrainConfig(json, "test");
     TrainConfig both = config;
-    const bool attention = part->name == "attention";
-    both.model.parts = {"attention", attention ? "mlp" : std::string(part->name)};
+    const bool attention = part->name == "attention" || part->name == "mla";
+    both.model.parts = {attention ? std::string(part->name) : "attention",
+                        attention ? "mlp" : std::string(part->name)};
     CHECK(EstimateMemory(config).activations < EstimateMemory(both).activations);
     const Corpus corpus = LoadCorpus(config.data);
     Trainer trainer(config, corpus);

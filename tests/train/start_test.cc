@@ -2,6 +2,8 @@
 #include "fp4lab/train/start/start.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
@@ -129,7 +131,11 @@ TEST_CASE("A preset at its published width and context is the published shape", 
     CHECK(m.layers == p["layers"]);
     CHECK(m.heads == p["heads"]);
     CHECK(m.kv_heads == p["kv_heads"]);
-    CHECK(HeadDim(m) == p["head_dim"]);
+    if (p.contains("head_dim")) CHECK(HeadDim(m) == p["head_dim"]);
+    for (const char* width :
+         {"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
+      if (p.contains(width)) CHECK(ToJson(m)["mla"][width] == p[width]);
+    }
     CHECK(m.ffn == p["ffn"]);
     CHECK(m.window == p.value("window", 0));
     if (!p.contains("experts")) continue;
@@ -137,6 +143,47 @@ TEST_CASE("A preset at its published width and context is the published shape", 
     CHECK(m.moe.top_k == p["top_k"]);
     CHECK(m.moe.ffn == p["expert_ffn"]);
   }
+}
+
+// "ffn", "moe/score": the keys of a preset that state something.
+std::multiset<std::string> KeysOf(const Preset& preset) {
+  std::multiset<std::string> keys;
+  for (const auto& [key, value] : preset.published.items()) keys.insert(key);
+  for (const auto& [key, value] : preset.model.items()) {
+    if (key == "parts") continue;
+    if (!value.is_object()) keys.insert(key);
+    if (!value.is_object()) continue;
+    for (const auto& [inner, number] : value.items()) keys.insert(key + "/" + inner);
+  }
+  return keys;
+}
+
+TEST_CASE("Every number of a preset has one public file that shows it, or is named as unproved",
+          "[train]") {
+  for (const Preset& preset : Presets()) {
+    CAPTURE(preset.name);
+    std::multiset<std::string> named(preset.unproved.begin(), preset.unproved.end());
+    for (const PresetEvidence& e : preset.evidence) {
+      CHECK(std::ranges::count(e.repository, '/') == 1);
+      CHECK_FALSE(e.file.empty());
+      CHECK(e.commit.size() == 40);
+      CHECK(e.commit.find_first_not_of("0123456789abcdef") == std::string::npos);
+      named.insert(e.shows.begin(), e.shows.end());
+    }
+    CHECK(named == KeysOf(preset));
+  }
+}
+
+TEST_CASE("DeepSeek-V3's latents scale with the width, and other parts leave them aside",
+          "[train]") {
+  const auto read = [](const Json& json) { return ReadModelConfig(json, "run.json#/model"); };
+  const ModelConfig m = read({{"preset", "deepseek-v3"}, {"d_model", 448}});
+  CHECK(m.parts == std::vector<std::string>{"mla", "moe"});
+  CHECK(m.mla == MlaConfig{96, 32, 128, 64, 128});
+  CHECK(m.heads == 8);
+  const ModelConfig plain = read({{"preset", "deepseek-v3"}, {"parts", {"attention", "moe"}}});
+  CHECK(plain.mla == MlaConfig{});
+  CHECK(plain.moe.experts == read({{"preset", "deepseek-v3"}}).moe.experts);
 }
 
 TEST_CASE("Ratios of presets stay, and members beside the preset win", "[train]") {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/train/config.h"
 #include "tools/help/terminal.h"
 #include "tools/options/commands.h"
@@ -29,6 +30,17 @@ void PrintPresets() {
             std::string(kPresetRule) + "\n");
 }
 
+std::string Names(const Json& list) { return Joined(list.get<std::vector<std::string>>(), ", "); }
+
+Json Evidence(const Preset& preset) {
+  Json rows = Json::array();
+  for (const PresetEvidence& e : preset.evidence) {
+    rows.push_back(
+        {{"repository", e.repository}, {"file", e.file}, {"commit", e.commit}, {"shows", e.shows}});
+  }
+  return rows;
+}
+
 Json Described(const Preset& preset, const PresetsOptions& o) {
   const Json members =
       ModelOfPreset(preset, static_cast<int>(o.d_model), static_cast<int>(o.sequence));
@@ -36,6 +48,8 @@ Json Described(const Preset& preset, const PresetsOptions& o) {
   return {{"name", preset.name},
           {"title", preset.title},
           {"source", preset.source},
+          {"evidence", Evidence(preset)},
+          {"unproved", preset.unproved},
           {"not_modelled", preset.not_modelled},
           {"published", preset.published},
           {"model", ToJson(model)},
@@ -51,10 +65,17 @@ void Run(const PresetsOptions& o) {
   }
   const Json row = Described(PresetNamed(o.name, "presets"), o);
   if (o.json) return PrintJson(row, 2);
-  for (const char* key : {"name", "title", "source", "not_modelled"}) {
-    const auto text = row.at(key).get<std::string>();
+  const auto print = [](const char* key, const std::string& text) {
     if (!text.empty()) PrintLabelled(key, 14, text);
+  };
+  for (const char* key : {"name", "title", "source"}) print(key, row.at(key));
+  for (const Json& e : row.at("evidence")) {
+    print("shown by", e.at("repository").get<std::string>() + " " +
+                          e.at("file").get<std::string>() + " @ " +
+                          e.at("commit").get<std::string>() + ": " + Names(e.at("shows")));
   }
+  print("unproved", Names(row.at("unproved")));
+  print("not_modelled", row.at("not_modelled"));
   for (const char* key : {"published", "model", "parameters"}) {
     PrintLabelled(key, 14, row.at(key).dump());
   }

@@ -77,12 +77,16 @@ inline std::size_t FirstKey(std::size_t window, std::size_t i) {
   return window == 0 || i < window ? 0 : i + 1 - window;
 }
 
-// One head of one sequence: q, out (T, head_dim), k, v (T, head_dim).
+template <class T>
+T ScaleOf(const AttentionShape& s) {
+  return s.scale != 0.0f ? static_cast<T>(s.scale) : T{1} / std::sqrt(static_cast<T>(s.head_dim));
+}
+
+// One head of one sequence: q, k (T, head_dim), v, out (T, value_dim).
 template <class T>
 void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                   MatrixView<T> out, std::size_t window, std::span<T> row_max,
+                   MatrixView<T> out, std::size_t window, T scale, std::span<T> row_max,
                    std::span<T> inverse_sum) {
-  const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
   std::vector<T> p(q.rows);
   for (std::size_t i = 0; i < q.rows; ++i) {
     const std::size_t first = FirstKey(window, i);
@@ -91,7 +95,7 @@ void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<cons
                                   p.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     T sum = 0;
     for (std::size_t j = first; j <= i; ++j) sum += p[j] = std::exp(p[j] - m);
-    for (std::size_t c = 0; c < q.cols; ++c) {
+    for (std::size_t c = 0; c < v.cols; ++c) {
       T o = 0;
       for (std::size_t j = first; j <= i; ++j) o += p[j] * v(j, c);
       out(i, c) = o / sum;
@@ -104,10 +108,10 @@ void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<cons
 // Adds to dq, dk and dv.
 template <class T>
 void AttentionHeadBackward(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                           MatrixView<const T> out, std::size_t window, std::span<const T> row_max,
-                           std::span<const T> inverse_sum, MatrixView<const T> dout,
-                           MatrixView<T> dq, MatrixView<T> dk, MatrixView<T> dv) {
-  const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
+                           MatrixView<const T> out, std::size_t window, T scale,
+                           std::span<const T> row_max, std::span<const T> inverse_sum,
+                           MatrixView<const T> dout, MatrixView<T> dq, MatrixView<T> dk,
+                           MatrixView<T> dv) {
   for (std::size_t i = 0; i < q.rows; ++i) {
     const std::size_t first = FirstKey(window, i);
     const T d = Dot(dout, i, out, i);
@@ -117,8 +121,8 @@ void AttentionHeadBackward(MatrixView<const T> q, MatrixView<const T> k, MatrixV
       for (std::size_t c = 0; c < q.cols; ++c) {
         dq(i, c) += ds * k(j, c);
         dk(j, c) += ds * q(i, c);
-        dv(j, c) += p * dout(i, c);
       }
+      for (std::size_t c = 0; c < v.cols; ++c) dv(j, c) += p * dout(i, c);
     }
   }
 }
@@ -128,6 +132,11 @@ template <class T>
 MatrixView<T> HeadView(const AttentionShape& s, MatrixView<T> x, std::size_t b, std::size_t h) {
   return x.Block(b * s.sequence, h * s.head_dim, s.sequence, s.head_dim);
 }
+// The same of a (B * T, heads * value_dim) matrix.
+template <class T>
+MatrixView<T> ValueView(const AttentionShape& s, MatrixView<T> x, std::size_t b, std::size_t h) {
+  return x.Block(b * s.sequence, h * s.ValueDim(), s.sequence, s.ValueDim());
+}
 
 template <class T>
 void Attention(const AttentionShape& s, MatrixView<const T> q, MatrixView<const T> k,
@@ -136,8 +145,9 @@ void Attention(const AttentionShape& s, MatrixView<const T> q, MatrixView<const 
   for (std::size_t b = 0; b < s.batch; ++b) {
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
-      AttentionHead<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-                       HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
+      AttentionHead<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), ValueView(s, v, b, kv),
+                       ValueView(s, out, b, h), s.window, ScaleOf<T>(s),
+                       statistics.subspan(row, s.sequence),
                        statistics.subspan(plane + row, s.sequence));
     }
   }
@@ -161,10 +171,10 @@ void AttentionBackward(const AttentionShape& s, MatrixView<const T> q, MatrixVie
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
       AttentionHeadBackward<T>(
-          HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-          HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
-          statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),
-          HeadView(s, dq, b, h), HeadView(s, dk, b, kv), HeadView(s, dv, b, kv));
+          HeadView(s, q, b, h), HeadView(s, k, b, kv), ValueView(s, v, b, kv),
+          ValueView(s, out, b, h), s.window, ScaleOf<T>(s), statistics.subspan(row, s.sequence),
+          statistics.subspan(plane + row, s.sequence), ValueView(s, dout, b, h),
+          HeadView(s, dq, b, h), HeadView(s, dk, b, kv), ValueView(s, dv, b, kv));
     }
   }
 }

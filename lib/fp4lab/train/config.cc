@@ -107,6 +107,23 @@ void ReadMember(JsonObject* o, std::string_view key,
   if (const Json* json = o->Member(key)) *config = read(*json, o->Where(key));
 }
 
+bool HasPart(const std::vector<std::string>& parts, std::string_view name) {
+  return std::find(parts.begin(), parts.end(), name) != parts.end();
+}
+
+// The member with the name of the part that reads it. `example`: parts of a block that has it.
+template <class Config>
+void ReadMemberOfPart(JsonObject* o, std::string_view part,
+                      Config (*read)(const Json&, const std::string&),
+                      const std::vector<std::string>& parts,
+                      const std::vector<std::string>& example, Config* config) {
+  if (o->Has(part) && !HasPart(parts, part)) {
+    throw Error(o->Where(part), "no part reads it; \"parts\": [\"" + example[0] + "\", \"" +
+                                    example[1] + "\"] does");
+  }
+  ReadMember(o, part, read, config);
+}
+
 // "fp32" or "bf16", the precision of Newton-Schulz.
 std::string_view PrecisionName(bool bf16) { return bf16 ? "bf16" : "fp32"; }
 
@@ -167,6 +184,51 @@ Json ToJson(const MoeConfig& c) {
           {"balance_loss", Shortest(c.balance_loss)},
           {"bias_rate", Shortest(c.bias_rate)},
           {"pad_tokens", c.pad_tokens}};
+}
+
+MlaConfig ReadMlaConfig(const Json& json, const std::string& where) {
+  MlaConfig c;
+  JsonObject o(json, where);
+  const std::pair<const char*, int*> widths[] = {{"q_lora_rank", &c.q_lora_rank},
+                                                 {"kv_lora_rank", &c.kv_lora_rank},
+                                                 {"qk_nope_head_dim", &c.qk_nope_head_dim},
+                                                 {"qk_rope_head_dim", &c.qk_rope_head_dim},
+                                                 {"v_head_dim", &c.v_head_dim}};
+  for (const auto& [key, width] : widths) o.Read(key, width);
+  o.Finish();
+  for (const auto& [key, width] : widths) {
+    CheckSize(o, key, *width, width == &c.q_lora_rank ? 0 : 1, 1 << 16);
+  }
+  if (c.qk_rope_head_dim % 2 != 0) {
+    throw Error(o.Where("qk_rope_head_dim"), std::to_string(c.qk_rope_head_dim) +
+                                                 " is odd; rotary positions need an even number");
+  }
+  return c;
+}
+
+Json ToJson(const MlaConfig& c) {
+  return {{"q_lora_rank", c.q_lora_rank},
+          {"kv_lora_rank", c.kv_lora_rank},
+          {"qk_nope_head_dim", c.qk_nope_head_dim},
+          {"qk_rope_head_dim", c.qk_rope_head_dim},
+          {"v_head_dim", c.v_head_dim}};
+}
+
+MupConfig ReadMupConfig(const Json& json, const std::string& where) {
+  MupConfig c;
+  JsonObject o(json, where);
+  o.Require("base_d_model", &c.base_d_model);
+  o.Read("base_head_dim", &c.base_head_dim);
+  o.Finish();
+  CheckSize(o, "base_d_model", c.base_d_model, 0, 1 << 20);
+  if (!(c.base_head_dim > 0 && std::isfinite(c.base_head_dim))) {
+    throw Error(o.Where("base_head_dim"), "must be positive");
+  }
+  return c.base_d_model == 0 ? MupConfig() : c;
+}
+
+Json ToJson(const MupConfig& c) {
+  return {{"base_d_model", c.base_d_model}, {"base_head_dim", Shortest(c.base_head_dim)}};
 }
 
 constexpr int kMostNewtonSchulzSteps = 64;
@@ -328,12 +390,9 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   o.Read("logit_soft_cap", &c.logit_soft_cap);
   o.Read("z_loss", &c.z_loss);
   ReadMember(&o, "outliers", &ReadOutlierConfig, &c.outliers);
-  if (const Json* moe = o.Member("moe")) {
-    if (std::find(c.parts.begin(), c.parts.end(), "moe") == c.parts.end()) {
-      throw Error(o.Where("moe"), "no part reads it; \"parts\": [\"attention\", \"moe\"] does");
-    }
-    c.moe = ReadMoeConfig(*moe, o.Where("moe"));
-  }
+  ReadMember(&o, "mup", &ReadMupConfig, &c.mup);
+  ReadMemberOfPart(&o, "moe", &ReadMoeConfig, c.parts, {"attention", "moe"}, &c.moe);
+  ReadMemberOfPart(&o, "mla", &ReadMlaConfig, c.parts, {"mla", "mlp"}, &c.mla);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -378,9 +437,9 @@ Json ToJson(const ModelConfig& c) {
   add("no_rope_every", &ModelConfig::no_rope_every);
   if (c.logit_soft_cap != 0.0f) json["logit_soft_cap"] = Shortest(c.logit_soft_cap);
   if (c.z_loss != 0.0f) json["z_loss"] = Shortest(c.z_loss);
-  if (std::find(c.parts.begin(), c.parts.end(), "moe") != c.parts.end()) {
-    json["moe"] = ToJson(c.moe);
-  }
+  if (HasPart(c.parts, "moe")) json["moe"] = ToJson(c.moe);
+  if (HasPart(c.parts, "mla")) json["mla"] = ToJson(c.mla);
+  if (c.mup != before.mup) json["mup"] = ToJson(c.mup);
   if (c.outliers != before.outliers) json["outliers"] = ToJson(c.outliers);
   return json;
 }

@@ -34,6 +34,30 @@ struct MoeConfig {
   friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
 
+// The part "mla": multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), under DeepSeek's
+// names of its widths.
+struct MlaConfig {
+  int q_lora_rank = 0;  // of the queries' latent; 0: queries come from the norm directly
+  int kv_lora_rank = 32;
+  // Of each head's queries and keys, without and with rotary positions. All heads share the keys
+  // with positions.
+  int qk_nope_head_dim = 32, qk_rope_head_dim = 32;
+  int v_head_dim = 32;
+
+  friend bool operator==(const MlaConfig&, const MlaConfig&) = default;
+};
+
+// Maximal update parametrization (arXiv 2203.03466), in the form of Megatron-LM's --use-mup. With
+// r = d_model / base_d_model, beside the model without it: matrices of blocks learn at 1 / r of the
+// rate, embedding and head begin as they do at base_d_model, logits are multiplied by 1 / r and
+// scores by sqrt(base_head_dim) / head_dim in place of 1 / sqrt(head_dim).
+struct MupConfig {
+  int base_d_model = 0;  // 0: standard parametrization
+  float base_head_dim = 1.0f;
+
+  friend bool operator==(const MupConfig&, const MupConfig&) = default;
+};
+
 // Outliers that are planted on purpose (model/outliers.h): channels of operands times `gain`, their
 // readers divided by it, so that the model without quantization computes the same function.
 struct OutlierConfig {
@@ -63,6 +87,8 @@ struct ModelConfig {
   int full_attention_every = 0;
   int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
   MoeConfig moe = {};
+  MlaConfig mla = {};
+  MupConfig mup = {};
   float logit_soft_cap = 0.0f;  // 0: none; logits become cap tanh(logits / cap) (Gemma 2)
   float z_loss = 0.0f;          // coefficient of the z-loss (nn/loss.h)
   OutlierConfig outliers = {};
@@ -173,7 +199,7 @@ inline constexpr int kMostNudge = 1 << 20;
 // evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
 // (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
-// All members with defaults spelled out, but for members that came later (model/parts,
+// All members with defaults spelled out, but for members that came later (model/parts, model/mup,
 // model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling) and are
 // as before: files and keys of runs stay. ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);

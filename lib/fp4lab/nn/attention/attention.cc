@@ -193,15 +193,17 @@ HWY_INLINE void Unpack(const float* packed, MatrixView<float> to) {
 
 // The forward pass of one head of one sequence. row_max, inverse_sum (T).
 void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixView<const float> v,
-                   MatrixView<float> out, std::size_t window, float* row_max, float* inverse_sum) {
-  const std::size_t length = RoundUp(q.rows, kBlock), width = RoundUp(q.cols, kBlock);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(q.cols));
-  Pieces pieces(2 * length * width + length * kSpan + 3 * kSpan * width + 2 * kSpan);
-  float *keys = pieces.Take(length * width), *values = pieces.Take(length * width);
-  float *s = pieces.Take(length * kSpan), *rows = pieces.Take(kSpan * width);
-  float *q_lanes = pieces.Take(width * kSpan), *o_lanes = pieces.Take(width * kSpan);
+                   MatrixView<float> out, std::size_t window, float scale, float* row_max,
+                   float* inverse_sum) {
+  const std::size_t length = RoundUp(q.rows, kBlock), width = RoundUp(q.cols, kBlock),
+                    value_width = RoundUp(v.cols, kBlock), wider = std::max(width, value_width);
+  Pieces pieces(length * (width + value_width) + length * kSpan +
+                kSpan * (wider + width + value_width) + 2 * kSpan);
+  float *keys = pieces.Take(length * width), *values = pieces.Take(length * value_width);
+  float *s = pieces.Take(length * kSpan), *rows = pieces.Take(kSpan * wider);
+  float *q_lanes = pieces.Take(width * kSpan), *o_lanes = pieces.Take(value_width * kSpan);
   float *max = pieces.Take(kSpan), *inverse = pieces.Take(kSpan);
-  std::fill_n(o_lanes, width * kSpan, 0.0f);
+  std::fill_n(o_lanes, value_width * kSpan, 0.0f);
   std::fill_n(inverse, kSpan, 0.0f);
   Pack(k, 1.0f, length, keys);
   Pack(v, 1.0f, length, values);
@@ -214,9 +216,9 @@ void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixV
     for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
       SoftmaxLanes(span.Seen() + i, s + i, max + i, inverse + i);
     }
-    SumOverKeys(span, s, values, width, o_lanes);
-    ScaleLanes(inverse, width, o_lanes);
-    FromLanes(o_lanes, span, width, rows);
+    SumOverKeys(span, s, values, value_width, o_lanes);
+    ScaleLanes(inverse, value_width, o_lanes);
+    FromLanes(o_lanes, span, value_width, rows);
     Unpack(rows, RowsOf(out, first, span.rows));
     std::copy_n(max, span.rows, row_max + first);
     std::copy_n(inverse, span.rows, inverse_sum + first);
@@ -230,30 +232,36 @@ struct QueryHead {
   MatrixView<float> dq;
 };
 
-// The buffers of AttentionBackwardGroup, zero-padded to 16 rows and columns.
+// The buffers of AttentionBackwardGroup, zero-padded to 16 rows and columns. `wider`: the larger of
+// both widths.
 struct GroupBuffers {
-  std::size_t length, width;
+  std::size_t length, width, value_width, wider;
   float scale;
   Pieces pieces;
-  float *keys, *values, *dkeys, *dvalues;  // (length, width)
-  float *s, *dp;                           // (length, kSpan)
-  float *q, *dout, *rows;                  // (kSpan, width)
-  float *q_lanes, *dout_lanes, *lanes;     // (width, kSpan)
-  float *max, *inverse, *dot, *scales;     // (kSpan)
+  float *keys, *dkeys;                  // (length, width)
+  float *values, *dvalues;              // (length, value_width)
+  float *s, *dp;                        // (length, kSpan)
+  float *q, *dout, *rows;               // (kSpan, width), (kSpan, value_width), (kSpan, wider)
+  float *q_lanes, *dout_lanes, *lanes;  // the same, transposed
+  float *max, *inverse, *dot, *scales;  // (kSpan)
 
-  GroupBuffers(std::size_t rows_of_head, std::size_t head_dim)
+  GroupBuffers(std::size_t rows_of_head, std::size_t head_dim, std::size_t value_dim, float factor)
       : length(RoundUp(rows_of_head, kBlock)),
         width(RoundUp(head_dim, kBlock)),
-        scale(1.0f / std::sqrt(static_cast<float>(head_dim))),
-        pieces(4 * length * width + 2 * length * kSpan + 6 * width * kSpan + 4 * kSpan) {
-    for (float** panel : {&keys, &values, &dkeys, &dvalues}) *panel = pieces.Take(length * width);
+        value_width(RoundUp(value_dim, kBlock)),
+        wider(std::max(width, value_width)),
+        scale(factor),
+        pieces(2 * length * (width + value_width) + 2 * length * kSpan +
+               2 * (width + value_width + wider) * kSpan + 4 * kSpan) {
+    for (float** panel : {&keys, &dkeys}) *panel = pieces.Take(length * width);
+    for (float** panel : {&values, &dvalues}) *panel = pieces.Take(length * value_width);
     for (float** panel : {&s, &dp}) *panel = pieces.Take(length * kSpan);
-    for (float** panel : {&q, &dout, &rows, &q_lanes, &dout_lanes, &lanes}) {
-      *panel = pieces.Take(width * kSpan);
-    }
+    for (float** panel : {&q, &q_lanes}) *panel = pieces.Take(width * kSpan);
+    for (float** panel : {&dout, &dout_lanes}) *panel = pieces.Take(value_width * kSpan);
+    for (float** panel : {&rows, &lanes}) *panel = pieces.Take(wider * kSpan);
     for (float** one : {&max, &inverse, &dot, &scales}) *one = pieces.Take(kSpan);
     std::fill_n(scales, kSpan, scale);
-    std::fill_n(lanes, width * kSpan, 0.0f);
+    std::fill_n(lanes, wider * kSpan, 0.0f);
   }
 };
 
@@ -264,15 +272,15 @@ HWY_INLINE void LoadQueries(const QueryHead& head, const Span& span, const Group
   Pack(RowsOfSpan(head.dout, span), 1.0f, span.Lanes(), b.dout);
   Pack(RowsOfSpan(head.out, span), 1.0f, span.Lanes(), b.rows);
   ToLanes(b.q, span, b.width, b.q_lanes);
-  ToLanes(b.dout, span, b.width, b.dout_lanes);
-  ToLanes(b.rows, span, b.width, b.lanes);
+  ToLanes(b.dout, span, b.value_width, b.dout_lanes);
+  ToLanes(b.rows, span, b.value_width, b.lanes);
   for (float* one : {b.max, b.inverse}) std::fill_n(one, kSpan, 0.0f);
   std::copy_n(head.row_max + span.first, span.rows, b.max);
   std::copy_n(head.inverse_sum + span.first, span.rows, b.inverse);
   const PanelTag d;
   for (std::size_t i = 0; i < span.Lanes(); i += hn::Lanes(d)) {
     auto dot = hn::Zero(d);
-    for (std::size_t c = 0; c < head.q.cols; ++c) {
+    for (std::size_t c = 0; c < head.out.cols; ++c) {
       const std::size_t at = c * kSpan + i;
       dot = hn::Add(dot, hn::Mul(hn::Load(d, b.dout_lanes + at), hn::Load(d, b.lanes + at)));
     }
@@ -285,11 +293,11 @@ HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, std::size_
   LoadQueries(head, span, b);
   Scores(span, head.q.cols, b.keys, b.width, b.q_lanes, b.s);
   MaskBeforeWindow(span, window, b.s);
-  Scores(span, head.q.cols, b.values, b.width, b.dout_lanes, b.dp);
+  Scores(span, head.dout.cols, b.values, b.value_width, b.dout_lanes, b.dp);
   for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
     SoftmaxLanesBackward(span.Seen() + i, b.max + i, b.inverse + i, b.dot + i, b.s + i, b.dp + i);
   }
-  AddOverQueries(span, b.s, b.dout, b.width, b.dvalues);
+  AddOverQueries(span, b.s, b.dout, b.value_width, b.dvalues);
   AddOverQueries(span, b.dp, b.q, b.width, b.dkeys);
   SumOverKeys(span, b.dp, b.keys, b.width, b.lanes);
   ScaleLanes(b.scales, b.width, b.lanes);
@@ -298,21 +306,22 @@ HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, std::size_
 }
 
 // The backward pass of one key head of one sequence, with the query heads that read the key head,
-// in order: q, out, dout and dq are (T, heads * head_dim), row_max and inverse_sum (heads, T).
+// in order: q and dq are (T, heads * head_dim), out and dout (T, heads * value_dim), row_max and
+// inverse_sum (heads, T).
 void AttentionBackwardGroup(MatrixView<const float> q, MatrixView<const float> k,
                             MatrixView<const float> v, MatrixView<const float> out,
-                            std::size_t window, const float* row_max, const float* inverse_sum,
-                            MatrixView<const float> dout, MatrixView<float> dq,
-                            MatrixView<float> dk, MatrixView<float> dv) {
-  const GroupBuffers b(k.rows, k.cols);
+                            std::size_t window, float scale, const float* row_max,
+                            const float* inverse_sum, MatrixView<const float> dout,
+                            MatrixView<float> dq, MatrixView<float> dk, MatrixView<float> dv) {
+  const GroupBuffers b(k.rows, k.cols, v.cols, scale);
   Pack(k, 1.0f, b.length, b.keys);
   Pack(v, 1.0f, b.length, b.values);
   std::fill_n(b.dkeys, b.length * b.width, 0.0f);
-  std::fill_n(b.dvalues, b.length * b.width, 0.0f);
+  std::fill_n(b.dvalues, b.length * b.value_width, 0.0f);
   for (std::size_t h = 0; h < q.cols / k.cols; ++h) {
-    const auto own = [&](auto x) { return x.Block(0, h * k.cols, x.rows, k.cols); };
-    const QueryHead head{
-        own(q), own(out), own(dout), row_max + h * k.rows, inverse_sum + h * k.rows, own(dq)};
+    const auto own = [h](auto x, std::size_t cols) { return x.Block(0, h * cols, x.rows, cols); };
+    const QueryHead head{own(q, k.cols),       own(out, v.cols),         own(dout, v.cols),
+                         row_max + h * k.rows, inverse_sum + h * k.rows, own(dq, k.cols)};
     for (std::size_t first = 0; first < k.rows; first += kSpan) {
       BackwardSpan(head, Span(first, k.rows), window, b);
     }
@@ -344,6 +353,16 @@ bool IsQuery(const AttentionShape& s, MatrixView<const float> x) {
 bool IsKey(const AttentionShape& s, MatrixView<const float> x) {
   return HasShape(x, s.Rows(), s.kv_heads * s.head_dim);
 }
+bool IsValue(const AttentionShape& s, MatrixView<const float> x) {
+  return HasShape(x, s.Rows(), s.kv_heads * s.ValueDim());
+}
+bool IsResult(const AttentionShape& s, MatrixView<const float> x) {
+  return HasShape(x, s.Rows(), s.heads * s.ValueDim());
+}
+
+float ScaleOf(const AttentionShape& s) {
+  return s.scale != 0.0f ? s.scale : 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+}
 
 // The rows of sequence b and the columns of part i, if x's columns are cut into `parts`.
 template <class T>
@@ -359,16 +378,17 @@ void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixVie
   const IeeeArithmetic ieee;
   const AttentionShape& s = shape;
   ExpectShape(s);
-  Expects(IsQuery(s, q) && IsKey(s, k) && IsKey(s, v) && IsQuery(s, out) &&
-              statistics.size() == s.StatisticsSize(),
-          "q, out (B * T, heads * head_dim), k, v (B * T, kv_heads * head_dim)");
+  Expects(
+      IsQuery(s, q) && IsKey(s, k) && IsValue(s, v) && IsResult(s, out) &&
+          statistics.size() == s.StatisticsSize(),
+      "q (B * T, heads * head_dim), k (B * T, kv_heads * head_dim), v and out as wide as values");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionHead);
   const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads, kv = h / s.QueriesPerKey();
     float* const row_max = &statistics[2 * b * plane + h * s.sequence];
     kernel(Part(s, q, b, h, s.heads), Part(s, k, b, kv, s.kv_heads), Part(s, v, b, kv, s.kv_heads),
-           Part(s, out, b, h, s.heads), s.window, row_max, row_max + plane);
+           Part(s, out, b, h, s.heads), s.window, ScaleOf(s), row_max, row_max + plane);
   });
 }
 
@@ -380,18 +400,20 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
   const AttentionShape& s = shape;
   const auto& [dq, dk, dv] = gradients;
   ExpectShape(s);
-  Expects(IsQuery(s, q) && IsKey(s, k) && IsKey(s, v) && IsQuery(s, out) && IsQuery(s, dout) &&
-              IsQuery(s, dq) && IsKey(s, dk) && IsKey(s, dv) &&
-              statistics.size() == s.StatisticsSize(),
-          "q, out, dq (B * T, heads * head_dim), k, v, dk, dv (B * T, kv_heads * head_dim)");
+  Expects(
+      IsQuery(s, q) && IsKey(s, k) && IsValue(s, v) && IsResult(s, out) && IsResult(s, dout) &&
+          IsQuery(s, dq) && IsKey(s, dk) && IsValue(s, dv) &&
+          statistics.size() == s.StatisticsSize(),
+      "q, dq (B * T, heads * head_dim), k, dk (B * T, kv_heads * head_dim), v, dv, out and dout "
+      "as wide as values");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionBackwardGroup);
   const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.kv_heads, [&, dq = dq, dk = dk, dv = dv](std::size_t i) {
     const std::size_t b = i / s.kv_heads, kv = i % s.kv_heads;
     const float* const row_max = &statistics[2 * b * plane + kv * s.QueriesPerKey() * s.sequence];
     const auto part = [&](auto x) { return Part(s, x, b, kv, s.kv_heads); };
-    kernel(part(q), part(k), part(v), part(out), s.window, row_max, row_max + plane, part(dout),
-           part(dq), part(dk), part(dv));
+    kernel(part(q), part(k), part(v), part(out), s.window, ScaleOf(s), row_max, row_max + plane,
+           part(dout), part(dq), part(dk), part(dv));
   });
 }
 

@@ -62,11 +62,7 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
     JsonObject(*model, o.Where("model"));
     Json merged = IsNamedModel(*model) ? NamedModelOfArm(*model, base.model, o.Where("model"))
                                        : Merged(ToJson(base.model), *model);
-    // An arm of other parts leaves the study's experts aside.
-    const std::vector<std::string> parts = merged.value("parts", ModelConfig().parts);
-    if (std::find(parts.begin(), parts.end(), "moe") == parts.end() && !model->contains("moe")) {
-      merged.erase("moe");
-    }
+    LeaveOtherPartsAside(*model, &merged);
     arm.model = ReadModelConfig(merged, o.Where("model"));
     CheckSharesText(arm.model, base.model, o.Where("model"));
   }
@@ -528,7 +524,7 @@ Study ReadStudy(const std::filesystem::path& path) {
 namespace {
 
 // The members that an arm must state because its study's base has them, while its own are left out
-// as defaults: `own` with their defaults. The reader erases "muon" and "moe" by itself.
+// as defaults: `own` with their defaults. The reader erases "muon", "moe" and "mla" by itself.
 Json Stated(Json own, const Json& base, const Json& defaults) {
   for (const auto& [key, value] : defaults.items()) {
     if (base.contains(key) && !own.contains(key)) own[key] = value;
@@ -557,6 +553,7 @@ Json StatedModel(const ModelConfig& own, const ModelConfig& base) {
                  {"no_rope_every", d.no_rope_every},
                  {"logit_soft_cap", d.logit_soft_cap},
                  {"z_loss", d.z_loss},
+                 {"mup", {{"base_d_model", 0}}},
                  {"outliers", {{"gain", 1}}}});
 }
 

@@ -24,6 +24,21 @@ void FillNormal(const RandomStream& stream, double deviation, std::span<float> o
   }
 }
 
+// Of a matrix among the initial weights; `parts` write to the residual stream.
+double DeviationOf(const ModelConfig& model, std::size_t parts, ParameterRole role) {
+  const double ratio = WidthRatio(model), deviation = std::sqrt(0.4 / model.d_model);
+  switch (role) {
+    case ParameterRole::kEmbedding:
+      return deviation * std::sqrt(ratio);
+    case ParameterRole::kResidualMatrix:
+      return deviation / std::sqrt(static_cast<double>(parts));
+    case ParameterRole::kRouter:
+      return deviation / std::sqrt(ratio);
+    default:
+      return deviation;
+  }
+}
+
 }  // namespace
 
 void NudgeFirstGain(const ParameterLayout& layout, int ulps, std::span<float> parameters) {
@@ -34,10 +49,8 @@ void NudgeFirstGain(const ParameterLayout& layout, int ulps, std::span<float> pa
 
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters) {
   const IeeeArithmetic ieee;
-  const double deviation = std::sqrt(0.4 / config.model.d_model);
   const ParameterLayout layout = MakeLayout(config.model);
   Expects(parameters.size() == layout.total, "InitializeParameters: all parameters");
-  const double residual = deviation / std::sqrt(static_cast<double>(layout.parts.size()));
   for (std::size_t i = 0; i < layout.slices.size(); ++i) {
     const ParameterSlice& slice = layout.slices[i];
     const std::span<float> values = parameters.subspan(slice.offset, slice.size());
@@ -49,9 +62,8 @@ void InitializeParameters(const TrainConfig& config, std::span<float> parameters
       for (float& v : values) v = 0.0f;
       continue;
     }
-    const bool to_residual = slice.role == ParameterRole::kResidualMatrix;
     FillNormal({config.seed, static_cast<std::uint32_t>(i), kInitialWeights},
-               to_residual ? residual : deviation, values);
+               DeviationOf(config.model, layout.parts.size(), slice.role), values);
   }
   NudgeFirstGain(layout, config.nudge_ulps, parameters);
   if (config.model.outliers.step == 0) PlantOutliers(config.model, parameters, {});

@@ -6,6 +6,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/rmsnorm.h"
@@ -17,6 +18,13 @@ namespace {
 
 constexpr std::size_t kCacheLineFloats = 16;
 
+void Multiply(float factor, MatrixView<float> x) {
+  if (factor == 1.0f) return;
+  ParallelFor(x.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < x.cols; ++c) x(r, c) *= factor;
+  });
+}
+
 }  // namespace
 
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
@@ -25,6 +33,7 @@ Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const fl
       layout_(MakeLayout(config)),
       parameters_(parameters),
       linears_(config, recipe, parameters, amax_histories),
+      logit_multiplier_(static_cast<float>(1.0 / WidthRatio(config))),
       parts_(PartsOf(config)) {
   Expects(parameters.size() == layout_.total, "Model: parameters of MakeLayout(config).total");
   for (const Part* part : parts_) runners_.push_back(part->make(config));
@@ -111,6 +120,7 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
                     final_norm_, final_inverse_rms_, nullptr);
   Inspect(pass, -1, "final_norm.output", final_norm_);
   linears_.Run(pass, head, Write::kOverwrite, logits_);
+  Multiply(logit_multiplier_, logits_);
   if (config_.logit_soft_cap > 0.0f) SoftCap(config_.logit_soft_cap, logits_);
   Inspect(pass, -1, "head.output", logits_);
 }
@@ -131,6 +141,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                              const View piece = logits_.Block(first, 0, rows, logits_.cols);
                              CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
                                                   options, row_loss.subspan(first, rows), piece);
+                             Multiply(logit_multiplier_, piece);
                              return bf16 ? RoundBf16(piece, piece) : 0.0f;
                            });
   Inspect(pass, -1, "head.output.gradient", logits_);

@@ -2,7 +2,7 @@
 //
 //   x = embedding[token]
 //   each block:  x = x + part(x) for each of its parts (parts/parts.h)
-//   logits = head(rmsnorm(x))
+//   logits = head(rmsnorm(x)), under muP times base_d_model / d_model
 //
 // Shapes: B sequences, T tokens each, R = B * T rows, C = d_model, V = vocabulary.
 #pragma once
@@ -26,10 +26,12 @@ namespace fp4lab {
 // Initial weights. Matrices ~ N(0, 2 / (5 d_model)) (small init, Nguyen and Salazar, arXiv
 // 1910.05895; a standard deviation of 0.02 at d 1024), with the standard deviation of matrices that
 // write to the residual stream (LinearShape::to_residual) divided by the square root of the number
-// of parts that do (2 layers with attention and mlp); gains 1.
-// Box-Muller in double from Philox, rounded to binary32: a function of (model, seed) alone. Then
-// the first gain is moved by config.nudge_ulps: every recipe keeps gains in FP32, so
-// that the first backward pass already differs, where one ulp of a matrix would be rounded away.
+// of parts that do (2 layers with attention and mlp); gains 1. Under muP with the ratio r of
+// widths, embedding and head have sqrt(r) times this standard deviation, so that it does not depend
+// on the width, and routers 1 / sqrt(r) times. Box-Muller in double from Philox, rounded to
+// binary32: a function of (model, seed) alone. Then the first gain is moved by config.nudge_ulps:
+// every recipe keeps gains in FP32, so that the first backward pass already differs, where one ulp
+// of a matrix would be rounded away.
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters);
 
 class Model {
@@ -89,6 +91,7 @@ class Model {
   ParameterLayout layout_;
   std::span<const float> parameters_;
   Linears linears_;
+  float logit_multiplier_;                            // 1 / WidthRatio
   std::vector<const Part*> parts_;                    // of a block
   std::vector<std::unique_ptr<PartRunner>> runners_;  // of parts_
   FloatBuffer memory_;

@@ -5,10 +5,10 @@
 // rounding to BF16 or binary32 with it, as long as nothing overflows or is subnormal, so the logits
 // keep their bits. Under quantization the channel stands out of its blocks, and its column falls
 // out of those of the weight.
-//   norm    a norm's gain, and the matrices that read the norm: attention.qkv, mlp.up, and of moe
-//           the router, shared.up and each expert's up
-//   value   the rows of attention.qkv that give the values, and attention.out, for each head of
-//           queries that reads them
+//   norm    a norm's gain, and the matrices that read the norm: attention.qkv, mlp.up, of moe the
+//           router, shared.up and each expert's up, and of mla attention.q_a (or q) and kv_a
+//   value   the rows of attention.qkv (of mla: attention.kv_b) that give the values, and
+//           attention.out, for each head of queries that reads them
 //   hidden  the rows of mlp.up (with SwiGLU those behind the gate's; with a squared ReLU they are
 //           multiplied by sqrt(gain), which makes the operand gain times as large), and mlp.down;
 //           so in every expert and in the shared ones

@@ -41,6 +41,7 @@ struct ParameterGroup {
   std::size_t first = 0, size = 0;
   std::vector<ParameterSlice> slices = {};  // all of the group
   float balance_rate = 0.0f;                // kBalance
+  float rate = 1.0f, decay = 1.0f;          // multiples of learning rate and weight decay (muP)
 };
 
 }  // namespace fp4lab

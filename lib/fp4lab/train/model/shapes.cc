@@ -1,6 +1,7 @@
 #include "fp4lab/train/model/shapes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -32,6 +33,18 @@ std::size_t WindowOf(const ModelConfig& c, int block) {
   return IsEvery(c.full_attention_every, block) ? 0 : static_cast<std::size_t>(c.window);
 }
 bool HasNoRope(const ModelConfig& c, int block) { return IsEvery(c.no_rope_every, block); }
+
+double WidthRatio(const ModelConfig& c) {
+  const IeeeArithmetic ieee;
+  return c.mup.base_d_model > 0 ? 1.0 * c.d_model / c.mup.base_d_model : 1.0;
+}
+
+float ScoreScale(const ModelConfig& c, std::size_t head_dim) {
+  const IeeeArithmetic ieee;
+  const auto size = static_cast<double>(head_dim);
+  if (c.mup.base_d_model == 0 || c.mup.base_head_dim == size) return 0.0f;
+  return static_cast<float>(std::sqrt(double{c.mup.base_head_dim}) / size);
+}
 
 std::span<const ParameterSlice> ParameterLayout::GainsOf(const PlacedPart& placed) const {
   const auto next = static_cast<std::size_t>(&placed - parts.data()) + 1;
@@ -87,8 +100,13 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
     layout.balances.push_back(add(name(placed, std::string(placed.part->name) + ".router.bias"), 1,
                                   size, ParameterRole::kBalance));
   }
+  const auto ratio = static_cast<float>(WidthRatio(c));
   layout.groups = {{ParameterKind::kEmbeddings, 0, embeddings},
-                   {ParameterKind::kMatrices, embeddings, layout.matrices - embeddings},
+                   {.kind = ParameterKind::kMatrices,
+                    .first = embeddings,
+                    .size = layout.matrices - embeddings,
+                    .rate = 1.0f / ratio,
+                    .decay = ratio},
                    {ParameterKind::kGains, layout.matrices, layout.trained - layout.matrices}};
   if (!layout.balances.empty()) {
     layout.groups.push_back({ParameterKind::kBalance,
@@ -134,6 +152,9 @@ void CheckDevice(const TrainConfig& c, const std::string& where,
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);
   }
+  if (c.model.mup.base_d_model > 0) {
+    throw Error(model + "/mup", "the GPU does not train under \"mup" + cpu);
+  }
 }
 
 void CheckShapes(const TrainConfig& c, const std::string& where) {
@@ -151,6 +172,10 @@ void CheckShapes(const TrainConfig& c, const std::string& where, const std::stri
     if (part->check != nullptr) part->check(c.model, model);
   }
   CheckOutliers(c.model, model);
+  if (c.model.mup.base_d_model > 0 && c.optimizer.name != OptimizerConfig().name) {
+    throw Error(model + "/mup", "its rates are those of \"" + OptimizerConfig().name +
+                                    "\"; the optimizer \"" + c.optimizer.name + "\" has none");
+  }
   if (c.optimizer.loss_scaling.kind == LossScalingKind::kDynamic &&
       AmaxHistoryFloats(c.recipe) > 0) {
     throw Error(root.Where("optimizer") + "/loss_scaling/kind",

@@ -22,6 +22,11 @@ std::size_t WindowOf(const ModelConfig& config, int block);
 // Whether a block rotates no queries and keys.
 bool HasNoRope(const ModelConfig& config, int block);
 
+// muP: d_model / base_d_model; 1 without it.
+double WidthRatio(const ModelConfig& config);
+// AttentionShape::scale of heads of this size: 0, the usual one, without muP.
+float ScoreScale(const ModelConfig& config, std::size_t head_dim);
+
 // A part in its place: in one block.
 struct PlacedPart {
   const Part* part = nullptr;

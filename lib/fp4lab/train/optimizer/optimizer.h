@@ -14,7 +14,7 @@ namespace fp4lab {
 
 // The decoupled decay of a group's weights.
 inline float WeightDecayOf(const OptimizerConfig& config, const ParameterGroup& group) {
-  return group.kind == ParameterKind::kGains ? 0.0f : config.weight_decay;
+  return group.kind == ParameterKind::kGains ? 0.0f : config.weight_decay * group.decay;
 }
 
 inline float LearningRateOf(const OptimizerConfig& config, float rate,
@@ -23,7 +23,7 @@ inline float LearningRateOf(const OptimizerConfig& config, float rate,
     case ParameterKind::kEmbeddings:
       return rate * config.rates.embeddings;
     case ParameterKind::kMatrices:
-      return rate * config.rates.matrices;
+      return rate * config.rates.matrices * group.rate;
     case ParameterKind::kGains:
       return rate * config.rates.gains;
     case ParameterKind::kBalance:

@@ -180,8 +180,13 @@ class Runner final : public PartRunner {
  private:
   AttentionShape ShapeOf(std::size_t rows, int block) const {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    return {rows / sequence,  sequence,         static_cast<std::size_t>(config_.heads),
-            KvHeads(config_), HeadDim(config_), WindowOf(config_, block)};
+    return {.batch = rows / sequence,
+            .sequence = sequence,
+            .heads = static_cast<std::size_t>(config_.heads),
+            .kv_heads = KvHeads(config_),
+            .head_dim = HeadDim(config_),
+            .window = WindowOf(config_, block),
+            .scale = ScoreScale(config_, HeadDim(config_))};
   }
 
   // Queries, keys or values (0, 1 or 2) of rows of qkv.

@@ -39,11 +39,16 @@ Json WithNamedModel(const Json& given, const std::string& where) {
   Json others = given;
   others.erase(preset ? "preset" : "from");
   model.update(others, true);
-  // A model of other parts leaves the experts aside.
-  const Json parts = model.value("parts", Json::array());
-  const bool experts = std::find(parts.begin(), parts.end(), "moe") != parts.end();
-  if (!experts && !others.contains("moe")) model.erase("moe");
+  LeaveOtherPartsAside(others, &model);
   return model;
+}
+
+void LeaveOtherPartsAside(const Json& stated, Json* model) {
+  const Json parts = model->value("parts", Json::array());
+  for (const char* part : {"moe", "mla"}) {
+    const bool has = std::find(parts.begin(), parts.end(), part) != parts.end();
+    if (!has && !stated.contains(part)) model->erase(part);
+  }
 }
 
 bool IsNamedModel(const Json& model) { return model.contains("preset") || model.contains("from"); }

@@ -13,6 +13,10 @@ namespace fp4lab {
 // is no checkpoint, and for both keys.
 Json WithNamedModel(const Json& model, const std::string& where);
 
+// Erases the members of parts that the model does not have, unless they are among the `stated`
+// ones, which ReadModelConfig refuses.
+void LeaveOtherPartsAside(const Json& stated, Json* model);
+
 // Whether a model has the key "preset" or "from".
 bool IsNamedModel(const Json& model);
 

@@ -10,13 +10,22 @@
 
 namespace fp4lab {
 
+// A public file that shows numbers of a row.
+struct PresetEvidence {
+  std::string repository, file, commit;  // "owner/name", a path, 40 hexadecimal digits
+  std::vector<std::string> shows;  // keys of Preset::published and ::model: "ffn", "moe/score"
+};
+
 struct Preset {
-  std::string name;          // "qwen3-moe": for "model": {"preset": "qwen3-moe"}
-  std::string title;         // the published model
-  std::string source;        // paper, or repository and file
-  std::string not_modelled;  // what `model` leaves out; may be empty
+  std::string name;    // "qwen3-moe": for "model": {"preset": "qwen3-moe"}
+  std::string title;   // the published model
+  std::string source;  // the publication
+  std::vector<PresetEvidence> evidence;
+  std::vector<std::string> unproved;  // keys that no public file was found for
+  std::string not_modelled;           // what `model` leaves out; may be empty
   // layers, d_model, heads, kv_heads, head_dim, ffn, vocabulary, context (tokens of a sequence);
-  // window where there is one; experts, top_k, expert_ffn of a model with experts.
+  // window where there is one; experts, top_k, expert_ffn of a model with experts; the widths of
+  // MlaConfig in place of head_dim.
   Json published;
   Json model;  // the members of a model that have no size: activation, parts, rope_theta, ...
 };
@@ -34,6 +43,8 @@ extern const std::string_view kPresetRule;
 //   layers     max(2, nearest(layers s)), up to a whole number of periods of window and rope
 //   head_dim   the largest power of two, at most the published, at which the width of the queries
 //              has two heads for each key head and group; at least 16
+//              (latent attention: of queries and keys without positions; the size with positions
+//              and that of values keep their ratio to it, and the ranks are scaled as ffn is)
 //   heads      nearest to heads head_dim s / head_dim that is a multiple of the published group
 //              (heads per key head), at least one group; kv_heads: one for each group
 //   ffn        nearest multiple of 32 to ffn s, at least 32; of an expert as well

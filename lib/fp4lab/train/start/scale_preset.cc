@@ -62,8 +62,10 @@ Json ModelOfPreset(const Preset& preset, int d_model, int sequence) {
   const int width = d_model > 0 ? d_model : kWidth, tokens = sequence > 0 ? sequence : kSequence;
   const double s = static_cast<double>(width) / Value(p, "d_model");
   const int published_heads = Value(p, "heads"), group = published_heads / Value(p, "kv_heads");
-  const double queries = s * published_heads * Value(p, "head_dim");
-  int head_dim = Value(p, "head_dim");
+  const bool latent = p.contains("kv_lora_rank");
+  const int published_head_dim = Value(p, latent ? "qk_nope_head_dim" : "head_dim");
+  const double queries = s * published_heads * published_head_dim;
+  int head_dim = published_head_dim;
   while (head_dim > kLeastHeadDim && Nearest(queries) < 2 * group * head_dim) head_dim /= 2;
   const int heads = NearestMultiple(queries / head_dim, group);
   Json model = preset.model;
@@ -77,6 +79,14 @@ Json ModelOfPreset(const Preset& preset, int d_model, int sequence) {
   model["vocabulary"] = kVocabulary;
   if (p.contains("window")) {
     model["window"] = std::max(2, Nearest(1.0 * Value(p, "window") * tokens / Value(p, "context")));
+  }
+  if (latent) {
+    for (const char* rank : {"q_lora_rank", "kv_lora_rank"}) {
+      model["mla"][rank] = NearestMultiple(s * Value(p, rank), kBlock);
+    }
+    for (const char* size : {"qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
+      model["mla"][size] = Value(p, size) * head_dim / published_head_dim;
+    }
   }
   if (p.contains("experts")) {
     const int experts = Value(p, "experts"), top_k = Value(p, "top_k"),
