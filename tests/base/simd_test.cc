@@ -10,7 +10,11 @@ namespace {
 
 TEST_CASE("Every listed SIMD target can be pinned, and the pin holds", "[base]") {
   const std::vector<std::string> targets = SimdTargets();
+#ifdef HWY_COMPILE_ONLY_STATIC  // a sanitized build
+  REQUIRE(targets.size() == 1);
+#else
   REQUIRE(targets.size() >= 2);
+#endif
   for (const std::string& target : targets) {
     PinSimdTarget(target);
     CHECK(ActiveSimdTarget() == target);

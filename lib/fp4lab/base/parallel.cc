@@ -1,6 +1,7 @@
 #include "fp4lab/base/parallel.h"
 
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -54,6 +55,10 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   ~Team() {
+    if (::getpid() != process_) {  // a child of fork: it has none of the threads, so none is joined
+      new std::vector<std::thread>(std::move(helpers_));
+      return;
+    }
     ending_ = true;
     Announce(helpers_.size());
     for (std::thread& helper : helpers_) helper.join();
@@ -118,6 +123,7 @@ class Team {
   static constexpr std::uint32_t kClosed = 0x80000000u;
 
   const int wanted_;
+  const pid_t process_ = ::getpid();
   std::vector<std::thread> helpers_;
   std::atomic<bool> ending_{false};
   alignas(kCacheLine) std::atomic<std::uint32_t> loops_{0};  // loops announced so far
