@@ -15,7 +15,7 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
-#include "tools/help/terminal.h"
+#include "tools/help/fitted.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 

@@ -13,7 +13,7 @@
 #include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "tools/help/help_group.h"
-#include "tools/help/terminal.h"
+#include "tools/help/fitted.h"
 #include "tools/options/commands.h"
 #include "tools/options/gemm_options.h"
 #include "tools/options/print.h"

@@ -170,6 +170,8 @@ TEST_CASE("No file of a layer is named outside of its folder", "[layering]") {
         const fs::path named = Resolve(name, from), below = named.lexically_relative(library);
         if (!fs::is_regular_file(named) || below.begin()->string() == "..") continue;
         const fs::path layer = library / *below.begin();
+        // The root reads the version before it knows any layer.
+        if (below == "base/version.h" && folder == SourceDirectory()) continue;
         CAPTURE(file, name, layer);
         CHECK(folder == layer);
         ++seen;

@@ -5,30 +5,19 @@
 
 #include <algorithm>
 
-#include "tools/options/print.h"
-
 namespace fp4lab::tools {
 namespace {
 
 constexpr std::size_t kColumnGap = 2;
 constexpr std::size_t kLeastWrapped = 20;  // below it, lines grow over the edge instead
 
-std::size_t LongestLine(std::string_view text) {
-  std::size_t longest = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    longest = std::max(longest, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return longest;
-}
+}  // namespace
 
 std::size_t LeftOf(std::optional<std::size_t> width, std::size_t used) {
   if (!width) return std::string::npos;
   return used + kLeastWrapped < *width ? *width - used : kLeastWrapped;
 }
 
-// The text in lines of `width` bytes, all but the first behind `indent` spaces.
 std::string Hanging(std::string_view text, std::size_t width, std::size_t indent) {
   std::string hanging;
   for (const char c : Wrapped(text, width)) {
@@ -37,8 +26,6 @@ std::string Hanging(std::string_view text, std::size_t width, std::size_t indent
   }
   return hanging;
 }
-
-}  // namespace
 
 std::optional<std::size_t> TerminalWidth(int descriptor) {
   if (::isatty(descriptor) == 0) return std::nullopt;
@@ -80,21 +67,6 @@ std::string AlignedText(const TableRows& rows, std::optional<std::size_t> width)
     text += line + Hanging(row.back(), LeftOf(width, line.size()), line.size()) + "\n";
   }
   return text;
-}
-
-void PrintFitted(const std::string& full, const TableRows& narrow, bool wide,
-                 const std::string& left_out) {
-  const std::optional<std::size_t> width = TerminalWidth(STDOUT_FILENO);
-  if (wide || !width || LongestLine(full) <= *width) return PrintText(full);
-  PrintText(AlignedText(narrow, width));
-  if (!left_out.empty()) PrintText("(" + left_out + " with --wide)\n");
-}
-
-void PrintLabelled(std::string_view label, std::size_t column, std::string_view text) {
-  std::string line(label);
-  line.resize(std::max(column, label.size() + 1), ' ');
-  PrintText(line + Hanging(text, LeftOf(TerminalWidth(STDOUT_FILENO), line.size()), line.size()) +
-            "\n");
 }
 
 }  // namespace fp4lab::tools

@@ -17,18 +17,15 @@ std::optional<std::size_t> TerminalWidth(int descriptor);
 // word stays whole. Lines that the text has stay.
 std::string Wrapped(std::string_view text, std::size_t width);
 
+// The columns that are left of a terminal of `width` after `used` ones; all without a width.
+std::size_t LeftOf(std::optional<std::size_t> width, std::size_t used);
+// The text in lines of `width` bytes, all but the first behind `indent` spaces.
+std::string Hanging(std::string_view text, std::size_t width, std::size_t indent);
+
 using TableRows = std::vector<std::vector<std::string>>;
 
 // The rows in columns as wide as their longest cell, two spaces apart. With a width, the last cell
 // of a row is wrapped into the columns that are left of it.
 std::string AlignedText(const TableRows& rows, std::optional<std::size_t> width = std::nullopt);
-
-// Prints `full`, a table. Where standard output is a terminal that is narrower, and `wide` is not
-// asked for: the rows `narrow`, fitted, and what they leave out, if anything.
-void PrintFitted(const std::string& full, const TableRows& narrow, bool wide,
-                 const std::string& left_out);
-
-// Prints "label  text" with the text from a column on; on a terminal, in lines that fit.
-void PrintLabelled(std::string_view label, std::size_t column, std::string_view text);
 
 }  // namespace fp4lab::tools

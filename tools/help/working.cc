@@ -12,7 +12,7 @@
 
 #include "fp4lab/base/text/printable.h"
 #include "tools/help/terminal.h"
-#include "tools/options/status_line.h"
+#include "tools/options/duration.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/train/config.h"
-#include "tools/help/terminal.h"
+#include "tools/help/fitted.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "fp4lab/base/simd/simd.h"
@@ -65,17 +64,6 @@ void StatusLine::Show(const std::string& text) {
 void StatusLine::Print(const std::string& line) {
   Clear();
   std::fprintf(stderr, "%s\n", Printable(line).c_str());
-}
-
-std::string Duration(double seconds) {
-  const auto s = static_cast<long>(std::lround(std::fmax(seconds, 0.0)));
-  char text[32];
-  if (s >= 3600) {
-    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-  } else {
-    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
-  }
-  return text;
 }
 
 std::string ProgressText(const study::Progress& progress) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fp4lab/study/run/progress.h"
+#include "tools/options/duration.h"
 
 namespace fp4lab::tools {
 
@@ -30,8 +31,6 @@ class StatusLine {
   std::chrono::seconds log_every_;
   std::chrono::steady_clock::time_point next_;
 };
-
-std::string Duration(double seconds);  // "4:05", "1:02:33"
 
 // "845 tokens/s | 4:05 left | step 5/400, loss 5.4123" of one run; of a study "3/8 runs | " comes
 // first, and each run that trains has its arm and seed, as in "nvfp4 s2 step 5/400, loss 5.4123".

@@ -6,7 +6,7 @@
 #include "fp4lab/data/fetch.h"
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
-#include "tools/help/terminal.h"
+#include "tools/help/fitted.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 #include "tools/options/stop_signals.h"

@@ -14,7 +14,7 @@
 #include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/study/report/tables/text_table.h"
-#include "tools/help/terminal.h"
+#include "tools/help/fitted.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 

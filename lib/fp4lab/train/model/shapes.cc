@@ -53,6 +53,7 @@ std::span<const ParameterSlice> ParameterLayout::GainsOf(const PlacedPart& place
 }
 
 ParameterLayout MakeLayout(const ModelConfig& c) {
+  const IeeeArithmetic ieee;
   ParameterLayout layout;
   const auto add = [&](std::string name, std::size_t rows, std::size_t cols, ParameterRole role) {
     layout.slices.push_back({std::move(name), layout.total, rows, cols, role});
