@@ -60,9 +60,11 @@ TEST_CASE("fp4lab check: a clean checkpoint, one with findings, and what cannot 
 TEST_CASE("fp4lab check: several checkpoints have a report each, and one exit code", "[e2e]") {
   const TemporaryFolder folder;
   SafetensorsFile file;
-  AddModelOpt(&file, "layers.0.up_proj", Weights(1, 32, 64));
+  for (int layer = 0; layer < 4; ++layer) {
+    AddModelOpt(&file, "layers." + std::to_string(layer) + ".up_proj", Weights(1, 32, 64));
+  }
   WriteSafetensors(folder / "good.safetensors", file);
-  file.tensors.erase("layers.0.up_proj.input_scale");
+  file.tensors.erase("layers.3.up_proj.input_scale");
   WriteSafetensors(folder / "bad.safetensors", file);
   const std::string good = folder / "good.safetensors", bad = folder / "bad.safetensors";
   CHECK(RunProgram({"check", good, good}).exit_code == 0);
