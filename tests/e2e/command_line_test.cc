@@ -95,7 +95,8 @@ TEST_CASE("A mistyped word of an option's list gets a suggestion, and the list w
     CAPTURE(line.arguments);
     const ProcessResult result = RunProgram(line.arguments);
     CHECK(result.exit_code == 2);
-    CHECK(result.error == "error: " + line.error + "\n");
+    const std::string help = "; see fp4lab " + line.arguments[0] + " --help\n";
+    CHECK(result.error == "error: " + line.error + help);
   }
 }
 

@@ -502,7 +502,7 @@ TEST_CASE("Parts with tensor scales of their own are judged one by one", "[tools
   CHECK_THAT(shared.output,
              ContainsSubstring("part 0, rows 0..47: nvfp4.modelopt: equal\n") &&
                  ContainsSubstring("part 1, rows 48..95: nvfp4.modelopt: DIFFERENT, in the tensor "
-                                   "number only\n"));
+                                   "scale only\n"));
   const ProcessResult whole = run(with({"explain"}), "one.npy");
   CHECK_THAT(whole.output, ContainsSubstring("by the part's own amax: rows 0..47, 48..; the stored "
                                              "number is the amax of the first part"));
