@@ -11,8 +11,8 @@
 #include <mutex>
 
 #include "fp4lab/base/text/printable.h"
+#include "tools/help/duration.h"
 #include "tools/help/terminal.h"
-#include "tools/options/duration.h"
 
 namespace fp4lab::tools {
 namespace {

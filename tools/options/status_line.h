@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fp4lab/study/run/progress.h"
-#include "tools/options/duration.h"
+#include "tools/help/duration.h"
 
 namespace fp4lab::tools {
 
