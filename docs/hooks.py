@@ -30,6 +30,8 @@ ROOMS = {  # page of the site: page of the repository
     "findings/league.md": "studies/results/league/README.md",
     "findings/atlas.md": "studies/atlas/README.md",
     "findings/stability.md": "studies/stability/README.md",
+    "findings/architectures.md": "studies/architectures/README.md",
+    "findings/outliers.md": "studies/outliers/README.md",
     "guides/models.md": "studies/model/README.md",
     "findings/fp8-gap.md": "studies/fp8-gap/README.md",
     "findings/parity.md": "studies/results/parity/README.md",

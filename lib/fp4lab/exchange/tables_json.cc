@@ -59,7 +59,7 @@ Json DialectJson(const Dialect& d) {
                {"source", d.source},
                {"note", d.note},
                {"element_bits", FormatOf(d.element).bits},
-               {"tensor_scale", HasTensorScale(d)},
+               {"has_tensor_scale", HasTensorScale(d)},
                {"constant", HasTensorScale(d) ? TensorScaleConstant(d) : 0.0f},
                {"approximate", IsApproximate(d)},
                {"stochastic", IsStochastic(d)},

@@ -15,10 +15,20 @@ namespace fp4lab {
 namespace {
 
 // By these `fp4lab dialects NAME --json` describes a row; they follow from the other keys.
-constexpr std::string_view kDescriptions[] = {
-    "name",        "version",    "source",           "note",    "stages",
-    "behaviours",  "constant",   "element_bits",     "formula", "random_bits",
-    "approximate", "stochastic", "takes_random_bits"};
+constexpr std::string_view kDescriptions[] = {"name",
+                                              "version",
+                                              "source",
+                                              "note",
+                                              "stages",
+                                              "behaviours",
+                                              "constant",
+                                              "element_bits",
+                                              "formula",
+                                              "random_bits",
+                                              "approximate",
+                                              "stochastic",
+                                              "takes_random_bits",
+                                              "has_tensor_scale"};
 
 // The stages of which an object without "base" has every one.
 constexpr std::string_view kStages[] = {

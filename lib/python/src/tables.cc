@@ -24,9 +24,11 @@ std::string FormatTable() {
   return rows.dump();
 }
 
-// DialectJson, with the fields that spell the dialect out as "formula".
+// DialectJson, with the fields that spell the dialect out as "formula"; "tensor_scale" is whether
+// there is one.
 Json DialectRow(const Dialect& d) {
   Json json = DialectJson(d);
+  json["tensor_scale"] = json.at("has_tensor_scale");
   json["formula"] = DialectFields(d);
   return json;
 }
