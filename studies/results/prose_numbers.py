@@ -435,22 +435,6 @@ def pair_exponents(arm):
     return "{:.2f}, {:.2f} and {:.2f}".format(*found)
 
 
-def gap_percent(name, arm):
-    """Of an arm to the study's reference at the largest budget."""
-    return f"{100 * study(name).gap(arm)['relative']:.1f} %"
-
-
-def gap_with_text(name, arm):
-    """The interval holds the validation text."""
-    gap = study(name).gap(arm)
-    return with_bounds(gap["mean"], *gap["interval_bootstrap"], 4)
-
-
-def gap_between(name, arm, other):
-    """An arm's mean loss less another's at the largest budget, nats."""
-    return f"{study(name).gap(arm)['mean'] - study(name).gap(other)['mean']:+.4f}"
-
-
 def tokens_over(name, arm):
     """Over the reference's at equal loss and the largest budget, shrink form; the interval holds the text."""
     analysis = study(name).results["study"]["analysis"]
@@ -500,7 +484,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     league_recipe_count,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
-    gap_percent, gap_with_text, gap_between, tokens_over, seeds_of)}
+    tokens_over, seeds_of)}
 
 
 def number(text):
