@@ -130,7 +130,9 @@ def test_the_hook_of_pre_commit(tmp_path):
     assert hook["id"] == "fp4lab-check" and hook["language"] == "python"
     np.save(tmp_path / "x.npy", np.ones((32, 128), np.float32))
     fp4lab(tmp_path, "quantize", "x.npy", "--convention", "modelopt", "--dialect", "modelopt", "--out", "bad.safetensors")
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((32, 128), np.float32))
+    x = np.random.default_rng(0).standard_normal((32, 128), np.float32)
+    x[0, 0] = 20  # one block has the largest scale, as in a large matrix
+    np.save(tmp_path / "x.npy", x)
     fp4lab(tmp_path, "quantize", "x.npy", "--convention", "modelopt", "--dialect", "modelopt", "--out", "good.safetensors")
     (tmp_path / "model.py").write_text("")
 
