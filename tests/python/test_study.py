@@ -47,6 +47,7 @@ def test_pandas_is_asked_for_by_name(monkeypatch):
 def test_a_missing_program_is_one_clear_error(monkeypatch):
     monkeypatch.delenv("FP4LAB_PROGRAM", raising=False)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("fp4lab._program._PATH", "/nowhere/fp4lab")  # a package that carries none
     with pytest.raises(FileNotFoundError, match="FP4LAB_PROGRAM"):
         study.program()
     monkeypatch.setenv("FP4LAB_PROGRAM", "/nowhere/fp4lab")
