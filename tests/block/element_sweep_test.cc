@@ -9,6 +9,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 #include "tests/support/packed.h"
 
 namespace fp4lab {
@@ -59,7 +60,7 @@ void CheckOnEveryTarget(const Matrix<float>& m, const QuantizeOptions& options) 
   for (std::size_t i = 0; i < turned.values.size(); ++i) {
     turned.values[i] = m(i % m.rows, i / m.rows);
   }
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const std::string& target : SimdTargets()) {
     PinSimdTarget(target);
     INFO("target " << target);

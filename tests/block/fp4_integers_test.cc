@@ -12,6 +12,7 @@
 #include "fp4lab/base/simd/simd.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 #include "tests/support/packed.h"
 
 namespace fp4lab {
@@ -78,7 +79,7 @@ void CheckEveryTarget(const Matrix<float>& memory, bool transposed,
 }
 
 TEST_CASE("FP4 integers are the reference's on every target", "[block][differential]") {
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const Dialect& format : IntegerFormats()) {
     for (const ElementRounding rounding :
          {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {

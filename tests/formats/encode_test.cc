@@ -10,6 +10,7 @@
 #include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
 #include "tests/support/format_cases.h"
+#include "tests/support/least_targets.h"
 
 namespace fp4lab {
 namespace {
@@ -63,7 +64,7 @@ void CheckEncode(const NamedFormat& f, const std::vector<float>& x, const Encode
 
 TEST_CASE("Encode's kernels give the scalar codes on every SIMD target",
           "[formats][differential]") {
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const NamedFormat& f : kFormats) {
     const std::vector<float> inputs = Inputs(f.format);
     for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kTowardZero,

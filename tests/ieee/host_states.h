@@ -28,6 +28,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/quantize/quantized.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 
 namespace fp4lab::host {
 
@@ -177,7 +178,7 @@ inline void CheckCalls(const std::vector<Call>& calls) {
   const FloatingPointState plain = ReadFloatingPointState();
   REQUIRE(IsIeee(plain));
   const std::vector<std::string> targets = SimdTargets();
-  REQUIRE(targets.size() >= 2);
+  REQUIRE(targets.size() >= kLeastTargets);
   const int threads_before = Threads();
   for (const Call& call : calls) {
     std::string wrong;

@@ -15,6 +15,7 @@
 #include "fp4lab/quantize/quantize.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 
 namespace fp4lab {
 namespace {
@@ -93,7 +94,7 @@ void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>
 TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
           "[quantize][differential]") {
   const std::vector<Dialect> dialects(Dialects().begin(), Dialects().end());
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const std::string& target : SimdTargets()) {
     PinSimdTarget(target);
     INFO("target " << target);

@@ -11,6 +11,7 @@
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/block/quantize.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 #include "tests/support/values.h"
 #include "tests/tensor/operands.h"
 
@@ -91,7 +92,7 @@ Matrix<float> Accumulator(Inputs inputs, std::size_t rows, std::size_t cols) {
 
 TEST_CASE("TensorCoreGemm gives TensorCoreDot's bits for every model and kind of input",
           "[tensor][differential]") {
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   std::uint32_t seed = 0;
   for (const TensorCoreModel& model : kTensorCoreModels) {
     for (const Pair& pair : PairsOf(model)) {

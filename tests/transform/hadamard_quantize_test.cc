@@ -11,6 +11,7 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
+#include "tests/support/least_targets.h"
 #include "tests/support/packed.h"
 
 namespace fp4lab {
@@ -39,7 +40,7 @@ std::vector<std::uint32_t> BitsOf(const Matrix<float>& m) {
 template <class Body>
 void OnEveryTarget(Body body) {
   const int threads = Threads();
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const std::string& target : SimdTargets()) {
     PinSimdTarget(target);
     for (const int n : target == SimdTargets().front() ? std::vector{1, 2, 3} : std::vector{1}) {

@@ -15,6 +15,7 @@
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
+#include "tests/support/least_targets.h"
 #include "tests/support/packed.h"
 
 namespace fp4lab {
@@ -78,7 +79,7 @@ constexpr HadamardSigns kRandomSigns = RandomHadamardSigns({.seed = 7});
 TEST_CASE("The Hadamard kernels give the reference's bits on every target, however wide the sums",
           "[transform][differential]") {
   const int threads = Threads();
-  REQUIRE(SimdTargets().size() >= 2);
+  REQUIRE(SimdTargets().size() >= kLeastTargets);
   for (const int size : kHadamardSizes) {
     const HadamardTransform transform{size, kRandomSigns};
     for (const Spread spread : kSpreads) {
