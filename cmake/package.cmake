@@ -12,7 +12,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# What a program that links the library needs beside a compiler; the program fp4lab needs none of them.
+# A program that links the library needs these beside a compiler; the program fp4lab needs none of them.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
     "libhwy-dev, libssl-dev, libzip-dev, nlohmann-json3-dev, pkg-config, zlib1g-dev")
 include(CPack)

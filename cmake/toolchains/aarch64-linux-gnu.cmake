@@ -1,5 +1,6 @@
 # Debian's cross compiler for 64-bit Arm, its arm64 packages (multiarch), and QEMU's user emulation for what a
-# build or a test runs. tests/aarch64/run installs all of these.
+# build or a test runs. Debian names them g++-aarch64-linux-gnu,
+# qemu-user-static, and libhwy-dev, libssl-dev, libzip-dev, zlib1g-dev and libgomp1 with ":arm64".
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

@@ -55,7 +55,7 @@ git -C commit add -A
   fail "the hook passes a checkpoint of equal codes"
 grep -q 'constant-codes (1)' hook || fail "the hook says: $(cat hook)"
 
-# What the wheel needs beside itself.
+# The packages that the wheel needs.
 root=$folder/root
 make_clean_root "$root" libc6 libgcc-s1 libstdc++6
 quietly "$python" -m zipfile -e "$wheel" "$root/tmp"

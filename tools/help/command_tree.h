@@ -1,4 +1,4 @@
-// What the parser knows about the commands, as data: the completions of shells and the man page are
+// The commands as the parser knows them, as data: the completions of shells and the man page are
 // made from it.
 #pragma once
 

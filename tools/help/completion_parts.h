@@ -43,7 +43,7 @@ inline std::map<std::string, std::string> ArgumentPatterns(
   return patterns;
 }
 
-// What may stand where no option does: subcommands, and words for positional arguments.
+// Words that may stand where no option does: subcommands, and words for positional arguments.
 inline std::vector<std::string> PlainWords(const CommandFacts& command) {
   std::vector<std::string> words;
   for (const CommandFacts& below : command.commands) words.push_back(below.name);

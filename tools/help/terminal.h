@@ -1,4 +1,4 @@
-// What fits a terminal: its width, text in lines of a width, tables.
+// The terminal's width, and text and tables in lines of that width.
 #pragma once
 
 #include <cstddef>

@@ -149,7 +149,7 @@ bool RunParts(const ExplainCommand& command, const Kernel& asked, const StoredFi
   return equal;
 }
 
-// What the kernel got: the matrix and the random bits.
+// The kernel's input: the matrix and the random bits.
 struct KernelInput {
   Matrix<float> x;
   std::vector<std::uint16_t> random;

@@ -15,7 +15,7 @@ namespace fp4lab::tools {
 // (base/text/printable.h); the caller passes a name that may hold a '\n' as Printable(name).
 [[gnu::format(printf, 1, 2)]] void Print(const char* format, ...);
 void PrintText(std::string_view text);
-// What std::printf would print.
+// The text that std::printf would print.
 [[gnu::format(printf, 1, 2)]] std::string Formatted(const char* format, ...);
 // Prints a document and '\n'; indent < 0: on one line.
 void PrintJson(const Json& json, int indent = -1);

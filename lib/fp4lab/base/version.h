@@ -1,5 +1,5 @@
-// The version of fp4lab, which every result file contains. CMake, the Python package, the packages and
-// `fp4lab --version` read it here.
+// The version of fp4lab, which every result file contains. CMake, the Python package, the packages
+// and `fp4lab --version` read it here.
 #pragma once
 
 #include <string_view>

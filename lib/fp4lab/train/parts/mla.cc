@@ -22,7 +22,7 @@ namespace {
 
 using View = MatrixView<float>;
 
-// Those of the queries' latent only if there is one.
+// The activations; those of the queries' latent stand there only if there is such a latent.
 enum ActivationIndex {
   kNorm,
   kInverseRms,
