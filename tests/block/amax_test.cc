@@ -32,11 +32,11 @@ TEST_CASE("Quantizers compute the tensor's amax if the options give none", "[blo
       QuantizeOptions told = silent;
       told.amax = TensorAmax(x.View());
 
-      const QuantizedMatrix want = Quantize(x.View(), told);
+      const Quantized want = Quantize(x.View(), told);
       CHECK((Quantize(x.View(), silent) == want));
       CHECK((reference::Quantize(x.View(), silent) == want));
 
-      QuantizedMatrix rows, columns;
+      Quantized rows, columns;
       QuantizeBothWays(x.View(), silent, silent, &rows, &columns);
       CHECK((rows == want));
       CHECK((columns == Quantize(x.View().Transposed(), told)));

@@ -46,14 +46,14 @@ std::vector<std::pair<std::size_t, std::size_t>> Shapes() {
 void CheckQuantizers(const Matrix<float>& memory, bool transposed, const QuantizeOptions& options) {
   const auto view_of = [&](auto view) { return transposed ? view.Transposed() : view; };
   const MatrixView<const float> x = view_of(memory.View());
-  const QuantizedMatrix want = reference::Quantize(x, options);
+  const Quantized want = reference::Quantize(x, options);
   Matrix<float> want_values(memory.rows, memory.cols);
-  reference::BlockScaledValues(want, view_of(want_values.View()));
+  reference::BlockScaledValues(options.dialect, want, view_of(want_values.View()));
   const std::vector<std::uint32_t> want_bits = BitsOf(want_values);
   Matrix<float> wide(memory.rows, memory.cols + 3, -1.0f);
   // Small matrices are one group of units, whatever the number of threads.
   OnEveryTarget(memory.rows > 128, [&] {
-    const QuantizedMatrix got = Quantize(x, options);
+    const Quantized got = Quantize(x, options);
     const bool same_scales = got.scales == want.scales, same_codes = got.codes == want.codes;
     CHECK(same_scales);
     CHECK(same_codes);
@@ -154,7 +154,7 @@ TEST_CASE("16-bit stochastic rounding goes up exactly from 1 - R / 2^16 of a ste
           QuantizeToValues(x.View(), options, y.View());
           const bool same = BitsOf(y) == want;
           CHECK(same);
-          BlockScaledValues(Quantize(x.View(), options), y.View());
+          BlockScaledValues(options.dialect, Quantize(x.View(), options), y.View());
           const bool same_codes = BitsOf(y) == want;
           CHECK(same_codes);
         });
@@ -186,7 +186,7 @@ TEST_CASE("32-bit stochastic rounding rounds up when discarded fraction plus ran
       };
       QuantizeToValues(x.View(), with32, y.View());
       check();
-      BlockScaledValues(Quantize(x.View(), with32), y.View());
+      BlockScaledValues(with32.dialect, Quantize(x.View(), with32), y.View());
       check();
     });
   }
@@ -217,10 +217,10 @@ void CheckBothWays(const Dialect& format, const Matrix<float>& x, bool transpose
   random.dialect.rounding = ElementRounding::kStochastic16;
   const MatrixView<const float> view = transposed ? x.View().Transposed() : x.View();
   for (const QuantizeOptions& columns : {random, nearest}) {
-    const QuantizedMatrix want = reference::Quantize(view, nearest);
-    const QuantizedMatrix want_turned = reference::Quantize(view.Transposed(), columns);
+    const Quantized want = reference::Quantize(view, nearest);
+    const Quantized want_turned = reference::Quantize(view.Transposed(), columns);
     OnEveryTarget(x.rows == 130, [&] {
-      QuantizedMatrix got, turned;
+      Quantized got, turned;
       QuantizeBothWays(view, nearest, columns, &got, &turned);
       const bool same = got == want, same_turned = turned == want_turned;
       CHECK(same);
@@ -246,8 +246,8 @@ TEST_CASE("QuantizeBothWays equals rowwise plus columnwise quantization on every
 }
 
 // Random bytes as codes and scales.
-QuantizedMatrix AnyCodes(const Dialect& format, std::size_t rows, std::size_t cols) {
-  QuantizedMatrix q = Quantize(Matrix<float>(rows, cols).View(), {.dialect = format, .amax = 3.5f});
+Quantized AnyCodes(const Dialect& format, std::size_t rows, std::size_t cols) {
+  Quantized q = Quantize(Matrix<float>(rows, cols).View(), {.dialect = format, .amax = 3.5f});
   const RandomStream stream{.seed = 3};
   const unsigned mask = FormatOf(format.element).bits == 6 ? 0x3F : 0xFF;
   // The product of a NaN element and a NaN scale may take the sign of either, so formats with NaN
@@ -268,22 +268,22 @@ TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any l
   for (const Dialect& format : TestDialects()) {
     for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 47}, {128, 160}}) {
       INFO(format.name << " " << rows << "x" << cols);
-      const QuantizedMatrix q = AnyCodes(format, rows, cols);
+      const Quantized q = AnyCodes(format, rows, cols);
       Matrix<float> want(rows, cols), want_unscaled(rows, cols);
-      reference::Dequantize(q, want.View());
-      reference::BlockScaledValues(q, want_unscaled.View());
+      reference::Dequantize(format, q, want.View());
+      reference::BlockScaledValues(format, q, want_unscaled.View());
       OnEveryTarget(rows == 128, [&, rows = rows, cols = cols] {
         Matrix<float> got(rows, cols), turned(cols, rows), back(rows, cols);
-        Dequantize(q, got.View());
+        Dequantize(format, q, got.View());
         const bool same = BitsOf(got) == BitsOf(want);
         CHECK(same);
-        Dequantize(q, turned.View().Transposed());
+        Dequantize(format, q, turned.View().Transposed());
         for (std::size_t i = 0; i < back.values.size(); ++i) {
           back.values[i] = turned(i % back.cols, i / back.cols);
         }
         const bool same_turned = BitsOf(back) == BitsOf(want);
         CHECK(same_turned);
-        BlockScaledValues(q, got.View());
+        BlockScaledValues(format, q, got.View());
         const bool same_unscaled = BitsOf(got) == BitsOf(want_unscaled);
         CHECK(same_unscaled);
       });
@@ -292,7 +292,7 @@ TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any l
 }
 
 TEST_CASE("Quantize into a result of another shape overwrites all of its contents", "[block]") {
-  QuantizedMatrix q;
+  Quantized q;
   for (const Dialect& format : TestDialects()) {
     for (const auto& [rows, cols] : {std::pair{40, 63}, {3, 2085}, {1, 1}, {0, 16}, {64, 64}}) {
       const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);

@@ -55,7 +55,7 @@ Matrix<float> InBlocks(const std::vector<float>& numbers, const Dialect& format,
 
 void CheckOnEveryTarget(const Matrix<float>& m, const QuantizeOptions& options) {
   const MatrixView<const float> x = m.View();
-  const QuantizedMatrix want = reference::Quantize(x, options);
+  const Quantized want = reference::Quantize(x, options);
   Matrix<float> turned(m.cols, m.rows);
   for (std::size_t i = 0; i < turned.values.size(); ++i) {
     turned.values[i] = m(i % m.rows, i / m.rows);

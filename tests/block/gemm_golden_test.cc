@@ -42,22 +42,22 @@ bool SameBytes(const std::vector<std::uint8_t>& got, const NpyArray& want) {
 
 // Quantizes x and compares codes, scales and amax with the arrays named prefix + "q", "s" and "a" +
 // name.
-QuantizedMatrix CheckOperand(const NpzFile& file, MatrixView<const float> x,
-                             const std::string& prefix, const std::string& name) {
-  const QuantizedMatrix q = Quantize(x, {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)});
+Quantized CheckOperand(const NpzFile& file, MatrixView<const float> x, const std::string& prefix,
+                       const std::string& name) {
+  const Quantized q = Quantize(x, {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)});
   CHECK(SameBytes(q.codes, file.Read(prefix + "q" + name)));
   CHECK(SameBytes(q.scales, file.Read(prefix + "s" + name)));
-  CHECK(q.amax == ReadScalar(file, prefix + "a" + name));
+  CHECK(q.amax == std::vector{ReadScalar(file, prefix + "a" + name)});
   return q;
 }
 
-Matrix<float> Product(const QuantizedMatrix& a, const QuantizedMatrix& b, bool accumulate,
-                      Matrix<float> c) {
+Matrix<float> Product(const Quantized& a, const Quantized& b, bool accumulate, Matrix<float> c) {
   Matrix<float> va(a.rows, a.cols), vb(b.rows, b.cols);
-  BlockScaledValues(a, va.View());
-  BlockScaledValues(b, vb.View());
+  const Dialect& nvfp4 = *FindDialect("nvfp4");
+  BlockScaledValues(nvfp4, a, va.View());
+  BlockScaledValues(nvfp4, b, vb.View());
   const GemmOptions options{.block = 16,
-                            .alpha = GemmAlpha(a.dialect, a.amax, b.dialect, b.amax),
+                            .alpha = GemmAlpha(nvfp4, a.amax.at(0), nvfp4, b.amax.at(0)),
                             .accumulate = accumulate};
   Matrix<float> reference_c = c;
   Gemm(va.View(), vb.View(), options, c.View());
@@ -73,8 +73,8 @@ TEST_CASE("The product of two NVFP4 operands is TE's reference GEMM, bit for bit
     const std::string prefix = std::string(group) + ".1d.";
     INFO(prefix);
     const Matrix<float> x = ReadMatrix(file, prefix + "x"), w = ReadMatrix(file, prefix + "w");
-    const QuantizedMatrix qx = CheckOperand(file, x.View(), prefix, "x");
-    const QuantizedMatrix qw = CheckOperand(file, w.View(), prefix, "w");
+    const Quantized qx = CheckOperand(file, x.View(), prefix, "x");
+    const Quantized qw = CheckOperand(file, w.View(), prefix, "w");
     const Matrix<float> y = Product(qx, qw, false, Matrix<float>(x.rows, w.rows));
     CHECK(BitsOf(y) == BitsOf(ReadMatrix(file, prefix + "y_fp32")));
     Matrix<float> rounded = y;
@@ -96,8 +96,8 @@ TEST_CASE("A weight gradient of Hadamard-transformed operands is TE's, bit for b
       const MatrixView<float> columns = m->View().Transposed();
       RandomHadamard(columns, 16, kTeSignMask16, columns);
     }
-    const QuantizedMatrix a = CheckOperand(file, dy.View().Transposed(), prefix, "dy");
-    const QuantizedMatrix b = CheckOperand(file, x.View().Transposed(), prefix, "x");
+    const Quantized a = CheckOperand(file, dy.View().Transposed(), prefix, "dy");
+    const Quantized b = CheckOperand(file, x.View().Transposed(), prefix, "x");
     const Matrix<float> y = Product(a, b, false, Matrix<float>(a.rows, b.rows));
     CHECK(BitsOf(y) == BitsOf(ReadMatrix(file, prefix + "y_fp32")));
   }
@@ -106,14 +106,15 @@ TEST_CASE("A weight gradient of Hadamard-transformed operands is TE's, bit for b
 TEST_CASE("A byte holds the even column's code in its low nibble", "[block][golden]") {
   const NpyArray golden = OpenGolden("te_gemm_misc.npz").Read("fp4_pair_lut_f32");
   const auto want = golden.As<std::uint32_t>();
-  QuantizedMatrix q{.dialect = *FindDialect("mxfp4.floor"),
-                    .rows = 1,
-                    .cols = 512,
-                    .codes = {},
-                    .scales = std::vector<std::uint8_t>(16, 127)};
+  Quantized q{.rows = 1,
+              .cols = 512,
+              .scale_rows = 1,
+              .scale_cols = 16,
+              .scales = std::vector<std::uint8_t>(16, 127),
+              .order = CodeOrder::kLowFirst};
   for (int byte = 0; byte < 256; ++byte) q.codes.push_back(static_cast<std::uint8_t>(byte));
   Matrix<float> y(1, 512);
-  BlockScaledValues(q, y.View());
+  BlockScaledValues(*FindDialect("mxfp4.floor"), q, y.View());
   const std::vector<std::uint32_t> got = BitsOf(y);
   CHECK(std::equal(got.begin(), got.end(), want.begin(), want.end()));
 }

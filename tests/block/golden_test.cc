@@ -62,7 +62,7 @@ void CheckSame(MatrixView<const float> x, const Golden& golden, std::string_view
       std::any_of(golden.scales.As<std::uint8_t>().begin(), golden.scales.As<std::uint8_t>().end(),
                   [](std::uint8_t s) { return (s & 0x7F) == 0x7F; });
   const float amax = TensorAmax(x);
-  const QuantizedMatrix q = Quantize(x, {.dialect = format, .amax = amax});
+  const Quantized q = Quantize(x, {.dialect = format, .amax = amax});
   CHECK(q == reference::Quantize(x, {.dialect = format, .amax = reference::TensorAmax(x)}));
   const auto codes = golden.codes.As<std::uint8_t>();
   const auto scales = golden.scales.As<std::uint8_t>();

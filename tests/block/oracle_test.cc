@@ -27,7 +27,7 @@ void CheckBlocks(const Matrix<float>& x, const Dialect& format, float amax) {
         rounding == Rounding::kNearestEven  ? ElementRounding::kNearestEven
         : rounding == Rounding::kTowardZero ? ElementRounding::kTowardZero
                                             : ElementRounding::kStochastic16;
-    const QuantizedMatrix q = reference::Quantize(
+    const Quantized q = reference::Quantize(
         x.View(), {.dialect = WithRounding(format, elements), .random = kStream, .amax = amax});
     int wrong = 0;
     for (std::size_t r = 0; r < x.rows; ++r) {

@@ -9,6 +9,7 @@
 #include "fp4lab/quantize/statistics.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
@@ -69,9 +70,9 @@ TEST_CASE("With an amax just above 3, scales rounded up never let MXFP4 use the 
   Matrix<float> x = Gaussian(64, 64, 1.0);
   for (float& v : x.values) v = std::fmod(v, 3.1f);
   for (std::size_t i = 0; i < x.values.size(); i += 32) x.values[i] = 3.1f;
-  const QuantizedMatrix nvfp4 =
+  const Quantized nvfp4 =
       Quantize(x.View(), {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x.View())});
-  const auto uses_top = [](const QuantizedMatrix& q) {
+  const auto uses_top = [](const Quantized& q) {
     for (const std::uint8_t byte : q.codes) {
       if ((byte & 7) >= 6 || (byte >> 4 & 7) >= 6) return true;
     }
@@ -88,15 +89,14 @@ TEST_CASE("Square blocks quantize a matrix and its transpose alike, bit for bit"
   for (const char* name : {"nvfp4.2d", "mxfp4.ceil.2d", "mxfp4.rceil.2d"}) {
     const Matrix<float> w = TestMatrix(Kind::kNormal, 96, 130);
     const QuantizeOptions options{.dialect = *FindDialect(name), .amax = TensorAmax(w.View())};
-    const QuantizedMatrix q = Quantize(w.View(), options);
-    const QuantizedMatrix t = Quantize(w.View().Transposed(), options);
-    const CodeLayout codes(q.dialect, q.cols), turned(t.dialect, t.cols);
-    const ScaleLayout scales(q.dialect, q.rows, q.cols), turned_scales(t.dialect, t.rows, t.cols);
+    const Quantized q = Quantize(w.View(), options);
+    const Quantized t = Quantize(w.View().Transposed(), options);
+    const ScaleLayout scales(options.dialect, q.rows, q.cols);
+    const ScaleLayout turned_scales(options.dialect, t.rows, t.cols);
     bool same = true;
     for (std::size_t r = 0; r < w.rows; ++r) {
       for (std::size_t c = 0; c < w.cols; ++c) {
-        same &= (q.codes[codes.Byte(r, c)] >> codes.Shift(c) & 15) ==
-                (t.codes[turned.Byte(c, r)] >> turned.Shift(r) & 15);
+        same &= reference::CodeAt(q, r, c) == reference::CodeAt(t, c, r);
         same &= q.scales[scales.Index(r, c)] == t.scales[turned_scales.Index(c, r)];
       }
     }
@@ -166,8 +166,8 @@ TEST_CASE("Scaling a tensor by a power of two changes no code and no NVFP4 scale
   for (float& v : y.values) v *= 0x1p-9f;
   for (const Dialect& named : TestDialects()) {
     INFO(named.name);
-    const QuantizedMatrix a = Quantize(x.View(), {.dialect = named, .amax = TensorAmax(x.View())});
-    const QuantizedMatrix b = Quantize(y.View(), {.dialect = named, .amax = TensorAmax(y.View())});
+    const Quantized a = Quantize(x.View(), {.dialect = named, .amax = TensorAmax(x.View())});
+    const Quantized b = Quantize(y.View(), {.dialect = named, .amax = TensorAmax(y.View())});
     CHECK(a.codes == b.codes);
     if (named.block_scale == BlockScale::kFolded) CHECK(a.scales == b.scales);
   }

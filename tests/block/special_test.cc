@@ -16,10 +16,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::uint32_t CodeAt(const QuantizedMatrix& q, std::size_t c) {
-  const CodeLayout layout(q.dialect, q.cols);
-  return q.codes[layout.Byte(0, c)] >> layout.Shift(c) & layout.mask;
-}
+std::uint32_t CodeAt(const Quantized& q, std::size_t c) { return reference::CodeAt(q, 0, c); }
 
 enum class Family { kNvfp4, kMx, kRceil, kTensor };
 Family FamilyOf(const Dialect& f) {
@@ -40,7 +37,7 @@ void UnderRoundings(const Dialect& format, const std::vector<float>& values, Bod
         ElementRounding::kStochastic16}) {
     const QuantizeOptions options{.dialect = WithRounding(format, rounding),
                                   .amax = TensorAmax(row.View())};
-    const QuantizedMatrix want = reference::Quantize(row.View(), options);
+    const Quantized want = reference::Quantize(row.View(), options);
     CHECK((Quantize(row.View(), options) == want));
     CHECK((Quantize(column.View().Transposed(), options) == want));
     body(want);
@@ -58,13 +55,13 @@ void ForFormats(Body body) {
 
 TEST_CASE("Zeros have the least scale and codes 0 that keep their signs", "[block][special]") {
   ForFormats([](const Dialect& format, const Format& element, Family family) {
-    UnderRoundings(format, {0.0f, -0.0f, 0.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {0.0f, -0.0f, 0.0f, -0.0f, 0.0f}, [&](const Quantized& q) {
       if (family != Family::kTensor) CHECK(q.scales == std::vector<std::uint8_t>{0});
       for (std::size_t c = 0; c < 5; ++c)
         CHECK(CodeAt(q, c) == (c % 2 == 1 ? SignBit(element) : 0));
     });
     // Zeros in a block with another value.
-    UnderRoundings(format, {1.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {1.0f, -0.0f, 0.0f}, [&](const Quantized& q) {
       CHECK(CodeAt(q, 1) == SignBit(element));
       CHECK(CodeAt(q, 2) == 0);
     });
@@ -78,18 +75,18 @@ TEST_CASE("A NaN gets the NaN code and changes nothing else", "[block][special]"
     with_nan[2] = -kNan;
     std::vector<float> with_zero = values;
     with_zero[2] = 0.0f;
-    std::vector<QuantizedMatrix> zeros;
-    UnderRoundings(format, with_zero, [&](const QuantizedMatrix& q) { zeros.push_back(q); });
+    std::vector<Quantized> zeros;
+    UnderRoundings(format, with_zero, [&](const Quantized& q) { zeros.push_back(q); });
     std::size_t i = 0;
-    UnderRoundings(format, with_nan, [&](const QuantizedMatrix& q) {
-      const QuantizedMatrix& zero = zeros[i++];
+    UnderRoundings(format, with_nan, [&](const Quantized& q) {
+      const Quantized& zero = zeros[i++];
       CHECK(q.scales == zero.scales);
       CHECK(CodeAt(q, 2) == NanCode(element));
       for (const std::size_t c : {0u, 1u, 3u}) CHECK(CodeAt(q, c) == CodeAt(zero, c));
     });
-    UnderRoundings(format, {kNan, -kNan, kNan}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {kNan, -kNan, kNan}, [&](const Quantized& q) {
       if (!q.scales.empty()) CHECK(q.scales[0] == 0);
-      CHECK(q.amax == 0.0f);
+      CHECK(q.amax == std::vector<float>(HasTensorScale(format) ? 1 : 0, 0.0f));
       for (std::size_t c = 0; c < 3; ++c) CHECK(CodeAt(q, c) == NanCode(element));
     });
   });
@@ -98,14 +95,14 @@ TEST_CASE("A NaN gets the NaN code and changes nothing else", "[block][special]"
 TEST_CASE("An Inf saturates, and makes the scale of MX floor, ceil and even NaN",
           "[block][special]") {
   ForFormats([](const Dialect& format, const Format& element, Family family) {
-    UnderRoundings(format, {1.0f, kInf, -kInf, -2.0f}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {1.0f, kInf, -kInf, -2.0f}, [&](const Quantized& q) {
       if (family == Family::kNvfp4) CHECK(q.scales[0] == 0x7E);
       if (family == Family::kRceil) CHECK(q.scales[0] == 0xFE);
       if (family == Family::kMx) {
         CHECK(q.scales[0] == 0xFF);
         for (std::size_t c = 0; c < 4; ++c) CHECK(CodeAt(q, c) == NanCode(element));
         Matrix<float> y(1, 4);
-        Dequantize(q, y.View());
+        Dequantize(format, q, y.View());
         for (const float v : y.values) CHECK(std::isnan(v));
         return;
       }
@@ -118,7 +115,7 @@ TEST_CASE("An Inf saturates, and makes the scale of MX floor, ceil and even NaN"
 TEST_CASE("Subnormal values are quantized, not flushed", "[block][special]") {
   const float tiny = 0x1p-128f;
   ForFormats([&](const Dialect& format, const Format& element, Family family) {
-    UnderRoundings(format, {tiny, -tiny / 2, 0x1p-149f, 0.0f}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {tiny, -tiny / 2, 0x1p-149f, 0.0f}, [&](const Quantized& q) {
       if (family == Family::kMx || family == Family::kRceil) {
         CHECK(q.scales[0] == 0);  // 2^-127: the elements are 1/2, -1/4
         CHECK(CodeAt(q, 0) == Encode(element, 0.5f));
@@ -129,7 +126,7 @@ TEST_CASE("Subnormal values are quantized, not flushed", "[block][special]") {
       }
       if (family == Family::kNvfp4) CHECK(q.scales[0] != 0);
       Matrix<float> y(1, 4);
-      Dequantize(q, y.View());
+      Dequantize(format, q, y.View());
       CHECK(y(0, 0) > 0.0f);
     });
   });
@@ -143,16 +140,16 @@ TEST_CASE("A last block of any length is quantized as if the rest of it did not 
                                   : static_cast<std::size_t>(format.block_cols);
     const Matrix<float> x = TestMatrix(Kind::kNormal, 1, 2 * width, 5);
     const float amax = TensorAmax(x.View());
-    const QuantizedMatrix whole = Quantize(x.View(), {.dialect = format, .amax = amax});
+    const Quantized whole = Quantize(x.View(), {.dialect = format, .amax = amax});
     for (std::size_t n = 1; n <= 2 * width; ++n) {
       const MatrixView<const float> part(x.values.data(), 1, n);
       const QuantizeOptions options{.dialect = format, .amax = amax};
-      const QuantizedMatrix q = Quantize(part, options);
+      const Quantized q = Quantize(part, options);
       REQUIRE((q == reference::Quantize(part, options)));
       // Whole blocks equal those of the whole row; the last block equals a quantization of its
       // elements alone.
       const std::size_t first = (n - 1) / width * width;
-      const QuantizedMatrix last =
+      const Quantized last =
           Quantize(MatrixView<const float>(x.values.data() + first, 1, n - first), options);
       for (std::size_t c = 0; c < n; ++c) {
         REQUIRE(CodeAt(q, c) == (c < first ? CodeAt(whole, c) : CodeAt(last, c - first)));

@@ -60,14 +60,14 @@ TEST_CASE("fp4lab quantize writes the bytes of the library", "[e2e][exchange]") 
   CHECK(run.output ==
         "q.safetensors#w: nvfp4.te, 48x128 float4_e2m1fn in 1x16 blocks with float8_e4m3fn "
         "scales\n");
-  const QuantizedMatrix q =
+  const Quantized q =
       Quantize(w.x.View(), {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(w.x.View())});
   const StoredFile file = ReadStored(w.Path("q.safetensors"));
   CHECK(file.entry == StoredFileEntry{"w", "fp4lab"});
   CHECK(file.dialect == "nvfp4.te");
   CHECK(file.matrix.codes == q.codes);
   CHECK(file.matrix.scales == q.scales);
-  CHECK(file.matrix.tensor_scale == std::vector<float>{q.amax});
+  CHECK(file.matrix.tensor_scale == q.amax);
 }
 
 TEST_CASE("A matrix converted through every convention keeps its values", "[e2e][exchange]") {

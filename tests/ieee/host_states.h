@@ -26,7 +26,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/quantize/quantized.h"
+#include "fp4lab/quantize/dialect_options.h"
 #include "tests/support/catch.h"
 #include "tests/support/least_targets.h"
 
@@ -92,7 +92,6 @@ inline std::string BytesOf(double x) { return std::string(reinterpret_cast<char*
 inline std::string BytesOf(const std::string& text) { return text; }
 inline std::string BytesOf(const Json& json) { return json.dump(); }
 inline std::string BytesOf(const Quantized& q);
-inline std::string BytesOf(const QuantizedMatrix& q);
 inline std::string BytesOf(const StoredMatrix& m);
 template <class T>
 std::string BytesOf(const std::vector<T>& values);
@@ -116,9 +115,6 @@ std::string BytesOf(const std::tuple<T...>& values) {
 }
 inline std::string BytesOf(const Quantized& q) {
   return BytesOf(std::tuple{q.codes, q.scales, q.amax, q.scale_values});
-}
-inline std::string BytesOf(const QuantizedMatrix& q) {
-  return BytesOf(std::tuple{q.codes, q.scales, q.amax});
 }
 inline std::string BytesOf(const StoredMatrix& m) {
   return BytesOf(std::tuple{m.codes, m.scales, m.tensor_scale});

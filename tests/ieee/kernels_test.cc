@@ -179,15 +179,15 @@ void AddTuned(std::vector<Call>* calls) {
         return std::tuple{Quantize(x, {d}), Quantize(x, stochastic), TensorAmax(x)};
       }));
       calls->push_back(CallOf("QuantizeBothWays" + of, [x, &d] {
-        QuantizedMatrix rows, columns;
+        Quantized rows, columns;
         QuantizeBothWays(x, {d}, {d}, &rows, &columns);
         return std::tuple{rows, columns};
       }));
-      const QuantizedMatrix q = Quantize(x, {d});
+      const Quantized q = Quantize(x, {d});
       calls->push_back(CallOf("Dequantize" + of, [q, &d, &input] {
         return std::tuple{
-            ValuesOf(input.x, [&](MatrixView<float> out) { Dequantize(q, out); }),
-            ValuesOf(input.x, [&](MatrixView<float> out) { BlockScaledValues(q, out); }),
+            ValuesOf(input.x, [&](MatrixView<float> out) { Dequantize(d, q, out); }),
+            ValuesOf(input.x, [&](MatrixView<float> out) { BlockScaledValues(d, q, out); }),
             ValuesOf(input.x, [&](MatrixView<float> out) {
               QuantizeToValues(input.x.View(), QuantizeOptions{d}, out);
             })};
@@ -223,7 +223,7 @@ void AddTransforms(std::vector<Call>* calls) {
                           })};
       }));
       calls->push_back(CallOf("HadamardQuantize" + of, [x, size, &te] {
-        QuantizedMatrix q;
+        Quantized q;
         HadamardQuantize(x.View(), size, kTeSignMask32, {te}, &q);
         return std::tuple{q, HadamardAmax(x.View(), size, kTeSignMask32),
                           ValuesOf(x, [&](MatrixView<float> out) {
@@ -238,9 +238,9 @@ void AddProducts(std::vector<Call>* calls) {
   for (const char* name : {"nvfp4.te", "mxfp4.rceil"}) {
     const Dialect& d = *FindDialect(name);
     for (const NamedInput& input : Inputs()) {
-      const MmaOperand a = MakeMmaOperand(Quantize(input.x.View(), {d}));
+      const MmaOperand a = MakeMmaOperand(d, Quantize(input.x.View(), {d}));
       const MmaOperand b =
-          MakeMmaOperand(Quantize(RandomMatrix(7, input.x.cols, 0, 130).View(), {d}));
+          MakeMmaOperand(d, Quantize(RandomMatrix(7, input.x.cols, 0, 130).View(), {d}));
       for (const Accumulation& sum : Accumulations()) {
         if (!WhyNot(sum, a, b).empty()) continue;
         const auto product = [a, b, &sum] {

@@ -221,11 +221,11 @@ TEST_CASE("An operand from a quantized matrix stands for its unscaled values", "
   const Matrix<float> x = NormalMatrix(3, 34, 70, 2.0);
   for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e5m2"}) {
     INFO(name);
-    const QuantizedMatrix q =
-        Quantize(x.View(), {.dialect = *FindDialect(name), .amax = TensorAmax(x.View())});
+    const Dialect& dialect = *FindDialect(name);
+    const Quantized q = Quantize(x.View(), {.dialect = dialect, .amax = TensorAmax(x.View())});
     Matrix<float> values(34, 70);
-    BlockScaledValues(q, values.View());
-    const MmaOperand operand = MakeMmaOperand(q);
+    BlockScaledValues(dialect, q, values.View());
+    const MmaOperand operand = MakeMmaOperand(dialect, q);
     CHECK(FloatValues(operand).values == values.values);
     const MmaOperand bf16 = Unscaled(operand, kBf16);
     REQUIRE(bf16.codes.size() == 34 * 70);

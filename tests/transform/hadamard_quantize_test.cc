@@ -101,15 +101,15 @@ void CheckFused(const Case& c, const QuantizeOptions& options) {
   const MatrixView<const float> transformed = c.View(y);
   QuantizeOptions with_amax = options;
   with_amax.amax = reference::TensorAmax(transformed);
-  const QuantizedMatrix want = reference::Quantize(transformed, with_amax);
-  reference::BlockScaledValues(want, c.View(want_values));
+  const Quantized want = reference::Quantize(transformed, with_amax);
+  reference::BlockScaledValues(options.dialect, want, c.View(want_values));
   OnEveryTarget([&] {
     CHECK(HadamardAmax(c.X(), c.transform) == with_amax.amax);
-    QuantizedMatrix got;
+    Quantized got;
     HadamardQuantize(c.X(), c.transform, with_amax, &got);
     const bool same_codes = got == want;
     CHECK(same_codes);
-    QuantizedMatrix finds_amax;
+    Quantized finds_amax;
     HadamardQuantize(c.X(), c.transform, options, &finds_amax);
     const bool same_amax = finds_amax == want;
     CHECK(same_amax);
@@ -214,7 +214,7 @@ TEST_CASE("Input and output of the fused functions may lie in memory in differen
     same &= want.values[i] == turned(i % 64, i / 64);
   }
   CHECK(same);
-  QuantizedMatrix q;
+  Quantized q;
   HadamardQuantize(strided, 16, kTeSignMask16, options, &q);
   const bool same_codes = q == reference::Quantize(y.View(), options);
   CHECK(same_codes);

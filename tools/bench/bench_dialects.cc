@@ -61,7 +61,7 @@ BenchEntry QuantizeEntry(const Dialect& d) {
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     const QuantizeOptions options{.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)};
-    const auto q = std::make_shared<QuantizedMatrix>();
+    const auto q = std::make_shared<Quantized>();
     return CompareRates(c.OneThread(), 1e-9 * static_cast<double>(x.size()), Quantizing(d, x),
                         {{"", [x, options, q] { Quantize(x, options, q.get()); }}});
   };

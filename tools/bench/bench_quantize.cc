@@ -33,14 +33,11 @@ QuantizeOptions OptionsFor(const std::string& name, View x, ElementRounding roun
 // Checks that the kernel's bytes on the first rows of x are the reference's.
 void Check(View x, const QuantizeOptions& options) {
   const View part = x.Block(0, 0, std::min<std::size_t>(x.rows, 32), x.cols);
-  const QuantizedMatrix got = Quantize(part, options);
+  const Quantized got = Quantize(part, options);
   const Quantized want = reference::QuantizeAs(
       options.dialect, part,
       {.amax = {options.amax.value_or(TensorAmax(part))}, .source = RandomSource{options.random}});
-  const bool packed = FormatOf(options.dialect.element).bits == 4;
-  const std::vector<std::uint8_t> codes =
-      packed ? UnpackCodes(got.codes, got.rows, got.cols, CodeOrder::kLowFirst) : got.codes;
-  Expects(codes == want.codes && got.scales == want.scales,
+  Expects(InOrder(got, CodeOrder::kBytes) == want,
           "a quantizer under measurement gives the reference's bytes");
 }
 
@@ -65,7 +62,7 @@ View InputAt(const Place& place, const BenchContext& c) {
 // Quantizes x into codes and scales whose memory the first call allocates.
 Work Quantizing(View x, const QuantizeOptions& options) {
   Check(x, options);
-  const auto q = std::make_shared<QuantizedMatrix>();
+  const auto q = std::make_shared<Quantized>();
   return [x, options, q] { Quantize(x, options, q.get()); };
 }
 
@@ -98,7 +95,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
     Work ours = Quantizing(x, options);
     if (two_passes) {
-      ours = [x, options, q = std::make_shared<QuantizedMatrix>()] {
+      ours = [x, options, q = std::make_shared<Quantized>()] {
         QuantizeOptions o = options;
         o.amax = TensorAmax(x);
         Quantize(x, o, q.get());
@@ -177,8 +174,7 @@ Work BothWays(View x) {
   const QuantizeOptions options = OptionsFor("nvfp4", x, ElementRounding::kNearestEven);
   Check(x, options);
   Check(x.Transposed(), options);
-  const auto rows = std::make_shared<QuantizedMatrix>(),
-             columns = std::make_shared<QuantizedMatrix>();
+  const auto rows = std::make_shared<Quantized>(), columns = std::make_shared<Quantized>();
   return [x, options, rows, columns] {
     QuantizeBothWays(x, options, options, rows.get(), columns.get());
   };
@@ -189,7 +185,7 @@ Work AfterHadamard(View x) {
   options.amax = HadamardAmax(x, 16, kTeSignMask16);
   Matrix<float> y(x.rows, x.cols);
   RandomHadamard(x, 16, kTeSignMask16, y.View());
-  const auto q = std::make_shared<QuantizedMatrix>();
+  const auto q = std::make_shared<Quantized>();
   HadamardQuantize(x, 16, kTeSignMask16, options, q.get());
   Expects(*q == Quantize(y.View(), options), "the fused transform gives the separate one's bytes");
   return [x, options, q] { HadamardQuantize(x, 16, kTeSignMask16, options, q.get()); };
@@ -228,12 +224,14 @@ BenchEntry DequantizeEntry(const std::string& format, double bound) {
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(c.threads);
     const View x = c.inputs->InMemory();
-    const auto q = std::make_shared<QuantizedMatrix>(
+    const Dialect d = *FindDialect(format);
+    const auto q = std::make_shared<Quantized>(
         Quantize(x, OptionsFor(format, x, ElementRounding::kNearestEven)));
     const std::span<std::byte> out = c.inputs->MemoryOutput();
     const MatrixView<float> y(reinterpret_cast<float*>(out.data()), x.rows, x.cols);
     return CompareRates(c.AllThreads(), kGiga * static_cast<double>(out.size()),
-                        [q, y] { Dequantize(*q, y); }, {{"", [out] { measure::WriteBytes(out); }}});
+                        [d, q, y] { Dequantize(d, *q, y); },
+                        {{"", [out] { measure::WriteBytes(out); }}});
   };
   return e;
 }

@@ -119,10 +119,10 @@ HWY_INLINE std::size_t DecodeBytes(const DecodeTables& tables, const std::uint8_
 }
 
 // Decodes rows [begin, row_end).
-void DecodeRows(const QuantizedMatrix& q, const DecodeTables& tables, std::size_t begin,
-                std::size_t row_end, const MatrixView<float>& out) {
-  const CodeLayout codes(q.dialect, q.cols);
-  const ScaleLayout scales(q.dialect, q.rows, q.cols);
+void DecodeRows(const Dialect& dialect, const Quantized& q, const DecodeTables& tables,
+                std::size_t begin, std::size_t row_end, const MatrixView<float>& out) {
+  const CodeLayout codes(dialect, q.cols);
+  const ScaleLayout scales(dialect, q.rows, q.cols);
   const bool vectors = out.col_stride == 1;
   for (std::size_t r = begin; r < row_end; ++r) {
     const std::uint8_t* row = q.codes.data() + codes.Byte(r, 0);
@@ -156,22 +156,24 @@ namespace {
 HWY_EXPORT(DecodeRows);
 
 // Decodes all rows, in parallel groups of about 16384 elements.
-void DecodeAll(const QuantizedMatrix& q, const DecodeTables& tables, MatrixView<float> out) {
+void DecodeAll(const Dialect& dialect, const Quantized& q, const DecodeTables& tables,
+               MatrixView<float> out) {
+  Expects(q.order == TunedOrder(dialect), "codes in the order of the tuned kernels");
   Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of q");
   if (out.size() == 0) return;
   const std::size_t group = 1 + 16384 / q.cols;
   ParallelFor(DivideUp(q.rows, group), [&](std::size_t i) {
     HWY_DYNAMIC_DISPATCH(DecodeRows)
-    (q, tables, i * group, std::min((i + 1) * group, q.rows), out);
+    (dialect, q, tables, i * group, std::min((i + 1) * group, q.rows), out);
   });
 }
 
 // `factor_of` maps a scale byte to its block's factor.
 template <class FactorOf>
-DecodeTables MakeTables(const QuantizedMatrix& q, FactorOf factor_of) {
-  DecodeTables tables{{}, {}, FormatOf(q.dialect.element)};
-  for (std::uint32_t code = 0; code < (1u << FormatOf(q.dialect.element).bits); ++code) {
-    tables.value[code] = Decode(q.dialect.element, code);
+DecodeTables MakeTables(FormatId element, FactorOf factor_of) {
+  DecodeTables tables{{}, {}, FormatOf(element)};
+  for (std::uint32_t code = 0; code < (1u << FormatOf(element).bits); ++code) {
+    tables.value[code] = Decode(element, code);
   }
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     tables.factor[byte] = factor_of(static_cast<std::uint8_t>(byte));
@@ -181,18 +183,19 @@ DecodeTables MakeTables(const QuantizedMatrix& q, FactorOf factor_of) {
 
 }  // namespace
 
-void BlockScaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
+void BlockScaledValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
   const IeeeArithmetic ieee;
-  DecodeAll(q, MakeTables(q, [&](std::uint8_t byte) { return ScaleValueOf(q.dialect, byte); }),
-            out);
+  const auto factor = [&](std::uint8_t byte) { return ScaleValueOf(dialect, byte); };
+  DecodeAll(dialect, q, MakeTables(dialect.element, factor), out);
 }
 
-void Dequantize(const QuantizedMatrix& q, MatrixView<float> out) {
+void Dequantize(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
   const IeeeArithmetic ieee;
+  const float amax = q.amax.empty() ? 0.0f : q.amax[0];
   const auto factor = [&](std::uint8_t byte) {
-    return DecodeFactor(q.dialect, ScaleValueOf(q.dialect, byte), q.amax);
+    return DecodeFactor(dialect, ScaleValueOf(dialect, byte), amax);
   };
-  DecodeAll(q, MakeTables(q, factor), out);
+  DecodeAll(dialect, q, MakeTables(dialect.element, factor), out);
 }
 
 }  // namespace fp4lab

@@ -14,18 +14,20 @@ QuantizeOptions WithAmax(MatrixView<const float> x, QuantizeOptions options) {
   return options;
 }
 
-void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
-                          QuantizedMatrix* q) {
+void ShapeTuned(std::size_t rows, std::size_t cols, const QuantizeOptions& options, Quantized* q) {
   CheckOptions(options);
   const Dialect& d = options.dialect;
-  q->dialect = d;
   q->rows = rows;
   q->cols = cols;
   q->codes.resize(rows * CodeLayout(d, cols).row_bytes);
   const ScaleLayout scales(d, rows, cols);
-  q->scales.resize(d.block_rows == 0 ? 0 : scales.rows * scales.cols);
+  q->order = TunedOrder(d);
+  q->scale_rows = d.block_rows == 0 ? 0 : scales.rows;
+  q->scale_cols = d.block_rows == 0 ? 0 : scales.cols;
+  q->scales.resize(q->scale_rows * q->scale_cols);
   Expects(!HasTensorScale(d) || options.amax.has_value(), "the tensor's amax is known");
-  q->amax = HasTensorScale(d) ? *options.amax : 0.0f;
+  q->amax.clear();
+  if (HasTensorScale(d)) q->amax.push_back(*options.amax);
 }
 
 }  // namespace fp4lab

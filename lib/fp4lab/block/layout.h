@@ -18,7 +18,7 @@ struct CodeLayout {
   std::size_t row_bytes;  // bytes of a row
 
   constexpr CodeLayout(const Dialect& dialect, std::size_t cols)
-      : packed(FormatOf(dialect.element).bits == 4),
+      : packed(TunedOrder(dialect) == CodeOrder::kLowFirst),
         mask((1u << FormatOf(dialect.element).bits) - 1),
         row_bytes(packed ? (cols + 1) / 2 : cols) {}
   constexpr std::size_t Byte(std::size_t r, std::size_t c) const {
@@ -42,7 +42,7 @@ struct ScaleLayout {
   }
 };
 
-// Where codes and scale bytes go, laid out as in QuantizedMatrix. scales: null without blocks.
+// Where codes and scale bytes go, laid out as in the tuned Quantize. scales: null without blocks.
 struct CodeOutput {
   const Dialect& dialect;
   std::uint8_t *codes, *scales;
@@ -54,9 +54,8 @@ void CheckOptions(const QuantizeOptions& options);
 // The options with the amax that the dialect needs: options.amax if given, else TensorAmax(x).
 QuantizeOptions WithAmax(MatrixView<const float> x, QuantizeOptions options);
 
-// Sets the dialect, shape, buffer sizes and amax of *q. Expects options.amax where HasTensorScale.
+// Sets the shape, order, buffer sizes and amax of *q. Expects options.amax where HasTensorScale.
 // Old codes and scales in *q are not cleared.
-void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
-                          QuantizedMatrix* q);
+void ShapeTuned(std::size_t rows, std::size_t cols, const QuantizeOptions& options, Quantized* q);
 
 }  // namespace fp4lab

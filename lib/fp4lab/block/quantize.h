@@ -31,10 +31,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
+#include "fp4lab/block/quantized.h"
 #include "fp4lab/dialect/dialect.h"
 
 namespace fp4lab {
@@ -47,44 +47,38 @@ struct QuantizeOptions {
   std::optional<float> amax = {};
 };
 
-struct QuantizedMatrix {
-  Dialect dialect;
-  std::size_t rows = 0, cols = 0;
-  // 4-bit elements: (rows, ceil(cols / 2)), even column in the low nibble, the odd tail's high
-  // nibble 0. Wider elements: (rows, cols) bytes.
-  std::vector<std::uint8_t> codes;
-  // (ceil(rows / block_rows), ceil(cols / block_cols)) scale bytes; empty without blocks.
-  std::vector<std::uint8_t> scales;
-  float amax = 0.0f;  // amax of the tensor where HasTensorScale(dialect), else 0
-  friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
-};
+// The order in which these kernels write and read codes.
+constexpr CodeOrder TunedOrder(const Dialect& dialect) {
+  return FormatOf(dialect.element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
+}
 
 // max |x| over all elements, NaN ignored; 0 for an empty matrix.
 float TensorAmax(MatrixView<const float> x);
 
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options);
+// The result has its codes in TunedOrder.
+Quantized Quantize(MatrixView<const float> x, const QuantizeOptions& options);
 // Quantizes x into *q and reuses the memory of *q.
-void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q);
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, Quantized* q);
 
 // *rows = Quantize(x, row_options) and *columns = Quantize(x.Transposed(), column_options), as two
 // GEMMs need them, while x is read from memory once: a band of rows at a time.
 void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& row_options,
-                      const QuantizeOptions& column_options, QuantizedMatrix* rows,
-                      QuantizedMatrix* columns);
+                      const QuantizeOptions& column_options, Quantized* rows, Quantized* columns);
 
 // out(r, c) = element value * block scale, the tensor scale left out: what a GEMM multiplies. Exact
 // in BF16 for E2M1 elements (as long as the product is no binary32 subnormal). Equals
-// BlockScaledValues(Quantize(x, options)) bit for bit without making the codes. `out` may be x
+// BlockScaledValues of Quantize(x, options) bit for bit without making the codes. `out` may be x
 // itself.
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       MatrixView<float> out);
 
-// out(r, c) = element value * block scale, from the codes and scale bytes of q; out has q's shape.
-void BlockScaledValues(const QuantizedMatrix& q, MatrixView<float> out);
+// out(r, c) = element value * block scale, from the codes, in TunedOrder, and scale bytes of q; out
+// has q's shape.
+void BlockScaledValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out);
 
 // Full decoding, out = value * block scale * tensor scale, in the order of TE's dequantize kernel
 // (dequantize_nvfp4.cuh): f = fl(fl(scale * amax) * fl(1/2688)), y = fl(value * f). out has q's
-// shape.
-void Dequantize(const QuantizedMatrix& q, MatrixView<float> out);
+// shape, and q's codes are in TunedOrder.
+void Dequantize(const Dialect& dialect, const Quantized& q, MatrixView<float> out);
 
 }  // namespace fp4lab

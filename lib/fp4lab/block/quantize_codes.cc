@@ -104,8 +104,8 @@ namespace {
 HWY_EXPORT(CodesOfUnits);
 HWY_EXPORT(CodesOfPanel);
 
-CodeOutput OutputOf(QuantizedMatrix* q) {
-  return {q->dialect, q->codes.data(), q->scales.empty() ? nullptr : q->scales.data()};
+CodeOutput OutputOf(const Dialect& dialect, Quantized* q) {
+  return {dialect, q->codes.data(), q->scales.empty() ? nullptr : q->scales.data()};
 }
 
 // Quantizes memory rows [begin, end) and columns [begin_col, end_col), which hold whole units (and
@@ -150,32 +150,32 @@ void QuantizeToBytes(MatrixView<const float> x, const QuantizeOptions& options,
 }
 
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
-              QuantizedMatrix* q) {
+              Quantized* q) {
   const IeeeArithmetic ieee;
-  ShapeQuantizedMatrix(x.rows, x.cols, options, q);
-  QuantizeToBytes(x, options, stage, OutputOf(q));
+  ShapeTuned(x.rows, x.cols, options, q);
+  QuantizeToBytes(x, options, stage, OutputOf(options.dialect, q));
 }
 
-void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, Quantized* q) {
   const IeeeArithmetic ieee;
   Quantize(x, WithAmax(x, options), UnitStage{}, q);
 }
 
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+Quantized Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
   const IeeeArithmetic ieee;
-  QuantizedMatrix q;
+  Quantized q;
   Quantize(x, options, &q);
   return q;
 }
 
 void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_for_rows,
-                      const QuantizeOptions& given_for_columns, QuantizedMatrix* rows,
-                      QuantizedMatrix* columns) {
+                      const QuantizeOptions& given_for_columns, Quantized* rows,
+                      Quantized* columns) {
   const IeeeArithmetic ieee;
   const QuantizeOptions row_options = WithAmax(x, given_for_rows);
   const QuantizeOptions column_options = WithAmax(x, given_for_columns);
-  ShapeQuantizedMatrix(x.rows, x.cols, row_options, rows);
-  ShapeQuantizedMatrix(x.cols, x.rows, column_options, columns);
+  ShapeTuned(x.rows, x.cols, row_options, rows);
+  ShapeTuned(x.cols, x.rows, column_options, columns);
   if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
@@ -183,9 +183,10 @@ void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_fo
   if (turned) x = x.Transposed();
   const QuantizeOptions& options = turned ? column_options : row_options;
   const QuantizePlan along = MakePlan(x.rows, x.cols, false, options);
-  const QuantizePlan across = MakePlan(x.rows, x.cols, true, turned ? row_options : column_options);
-  const CodeOutput results[] = {OutputOf(turned ? columns : rows),
-                                OutputOf(turned ? rows : columns)};
+  const QuantizeOptions& across_options = turned ? row_options : column_options;
+  const QuantizePlan across = MakePlan(x.rows, x.cols, true, across_options);
+  const CodeOutput results[] = {OutputOf(options.dialect, turned ? columns : rows),
+                                OutputOf(across_options.dialect, turned ? rows : columns)};
   // Parts that stay in the second-level cache between the rowwise and the columnwise quantization.
   constexpr std::size_t kPart = 1024;
   const std::size_t height = std::lcm(along.block_rows, PanelHeight(across));

@@ -12,7 +12,7 @@ namespace fp4lab {
 // Each function equals the one without a stage, applied to the staged elements; options.amax must
 // be the amax of the staged elements. Blocks have at most kMaxStagedBlock memory rows.
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
-              QuantizedMatrix* q);
+              Quantized* q);
 void QuantizeToBytes(MatrixView<const float> x, const QuantizeOptions& options,
                      const UnitStage& stage, const CodeOutput& out);
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,

@@ -49,8 +49,8 @@ BlasOperand MakeOperand(const Dialect& dialect, std::size_t rows, std::uint32_t 
   }
   QuantizeOptions options{.dialect = dialect};
   if (HasTensorScale(dialect)) options.amax = TensorAmax(x.View());
-  const QuantizedMatrix q = Quantize(x.View(), options);
-  BlasOperand o{.values = MakeMmaOperand(q), .codes = {}, .scales = {}, .operand = {}};
+  const Quantized q = Quantize(x.View(), options);
+  BlasOperand o{.values = MakeMmaOperand(dialect, q), .codes = {}, .scales = {}, .operand = {}};
   o.codes = cuda::OnDevice(std::span<const std::uint8_t>(q.codes));
   o.operand = {o.codes.As<std::uint8_t>(), nullptr, dialect.element};
   if (!o.values.IsScaled()) return o;

@@ -170,12 +170,13 @@ std::uint32_t CanonicalBits(float v) {
 void CheckDecoding(const Dialect& d, const Case& c, Crosscheck* result) {
   QuantizeOptions options{.dialect = d};
   if (HasTensorScale(d)) options.amax = TensorAmax(c.x.View());
-  const QuantizedMatrix q = Quantize(c.x.View(), options);
+  const Quantized q = Quantize(c.x.View(), options);
   Matrix<float> expected(c.x.rows, c.x.cols), got(c.x.rows, c.x.cols);
-  Dequantize(q, expected.View());
+  Dequantize(d, q, expected.View());
+  const float tensor_amax = q.amax.empty() ? 0.0f : q.amax[0];
   const DeviceMemory codes = cuda::OnDevice(std::span<const std::uint8_t>(q.codes));
   const DeviceMemory scales = cuda::OnDevice(std::span<const std::uint8_t>(q.scales));
-  const DeviceMemory amax = cuda::OnDevice(std::span<const float>(&q.amax, 1));
+  const DeviceMemory amax = cuda::OnDevice(std::span<const float>(&tensor_amax, 1));
   const DeviceMemory out(got.values.size() * sizeof(float));
   cuda::Dequantize(d, codes.As<std::uint8_t>(), scales.As<std::uint8_t>(), amax.As<float>(), q.rows,
                    q.cols, ElementType::kFp32, out.data());

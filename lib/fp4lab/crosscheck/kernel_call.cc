@@ -246,7 +246,7 @@ SideBytes ExpectedSideFast(const Dialect& dialect, const SideCall& side,
   }
   QuantizeOptions options{.dialect = rounded, .random = side.random};
   if (HasTensorScale(dialect)) options.amax = TensorAmax(x);
-  QuantizedMatrix q = Quantize(x, options);
+  Quantized q = Quantize(x, options);
   SideBytes out;
   if (side.order == ScaleOrder::kLinear) {
     out.scales = std::move(q.scales);
@@ -262,9 +262,9 @@ SideBytes ExpectedSideFast(const Dialect& dialect, const SideCall& side,
   }
   if (side.values) {
     Matrix<float> values(x.rows, x.cols);
-    QuantizedMatrix copy = q;
+    Quantized copy = q;
     if (side.order == ScaleOrder::kLinear) copy.scales = out.scales;
-    BlockScaledValues(copy, values.View());
+    BlockScaledValues(rounded, copy, values.View());
     out.values.resize(x.size());
     for (std::size_t i = 0; i < out.values.size(); ++i) out.values[i] = Bf16Of(values.values[i]);
   }

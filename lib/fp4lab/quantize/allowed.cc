@@ -200,8 +200,9 @@ Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quant
   const IeeeArithmetic ieee;
   CheckOptions(dialect, x, options);
   const BlockGrid grid(dialect, x.rows, x.cols);
-  Expects(q.rows == x.rows && q.cols == x.cols && q.codes.size() == x.size(),
-          "one code per element");
+  Expects(q.rows == x.rows && q.cols == x.cols && q.order == CodeOrder::kBytes &&
+              q.codes.size() == x.size(),
+          "one code per element and byte");
   const bool floats = dialect.scale_encoding == ScaleEncoding::kBinary32;
   Expects(!grid.stores_scales ||
               (floats ? q.scale_values.size() : q.scales.size()) == grid.rows * grid.cols,

@@ -53,11 +53,6 @@ Quantized ShapeOf(const QuantizeRequest& request) {
 
 // ---------------------------------------------------------------------------------------- tuned
 
-// The order in which the tuned kernels write codes.
-CodeOrder OwnOrder(const Dialect& d) {
-  return FormatOf(d.element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
-}
-
 std::string_view WhyNotTunedOutputs(const QuantizeRequest& request) {
   const QuantizeOutputs& out = request.out;
   const bool integers = IsIntegers(out);
@@ -69,7 +64,7 @@ std::string_view WhyNotTunedOutputs(const QuantizeRequest& request) {
   if (integers && !HasUnitStrideAlongRows(out.integers) && out.integers.row_stride != 1) {
     return "integers with unit stride along rows or down columns";
   }
-  if (IsCodes(out) && out.order != OwnOrder(request.dialect) && out.order != CodeOrder::kBytes) {
+  if (IsCodes(out) && out.order != TunedOrder(request.dialect) && out.order != CodeOrder::kBytes) {
     return "codes in another order";
   }
   const bool staged = request.stage.fill != nullptr;
@@ -121,7 +116,7 @@ void MakeTunedCodes(const QuantizeRequest& request, const QuantizeOptions& optio
   std::uint8_t* const bytes = request.dialect.block_rows == 0 ? nullptr
                               : out.scale_bytes == nullptr    ? scales.data()
                                                               : out.scale_bytes;
-  if (out.order == OwnOrder(request.dialect)) {
+  if (out.order == TunedOrder(request.dialect)) {
     return QuantizeToBytes(x, options, request.stage, {request.dialect, out.codes, bytes});
   }
   std::vector<std::uint8_t> packed(x.rows * ((x.cols + 1) / 2));
@@ -131,9 +126,9 @@ void MakeTunedCodes(const QuantizeRequest& request, const QuantizeOptions& optio
 
 // The memory of codes and scales is kept for the thread's next call, unless it is large.
 void MakeTunedDecoded(const QuantizeRequest& request, const QuantizeOptions& options) {
-  thread_local QuantizedMatrix q;
+  thread_local Quantized q;
   Quantize(request.x, options, &q);
-  Dequantize(q, request.out.decoded);
+  Dequantize(request.dialect, q, request.out.decoded);
   if (q.codes.size() > std::size_t{64} << 20) q = {};
 }
 

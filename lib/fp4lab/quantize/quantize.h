@@ -10,7 +10,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/dialect.h"
-#include "fp4lab/quantize/quantized.h"
+#include "fp4lab/quantize/dialect_options.h"
 
 namespace fp4lab {
 

@@ -73,6 +73,7 @@ Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
 void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
   const IeeeArithmetic ieee;
   Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of the matrix");
+  Expects(q.order == CodeOrder::kBytes, "one code per byte");
   const BlockGrid grid(dialect, q.rows, q.cols);
   ParallelFor(q.rows, [&](std::size_t r) {
     for (std::size_t c = 0; c < q.cols; ++c) {
@@ -86,7 +87,8 @@ Matrix<float> DequantizeAs(const Dialect& dialect, const Quantized& q) {
   const IeeeArithmetic ieee;
   const BlockGrid grid(dialect, q.rows, q.cols);
   const std::size_t amaxes = !HasTensorScale(dialect) ? 0 : dialect.row_scaled ? q.rows : 1;
-  Expects(q.codes.size() == q.rows * q.cols, "one code per element");
+  Expects(q.order == CodeOrder::kBytes && q.codes.size() == q.rows * q.cols,
+          "one code per element and byte");
   const bool floats = dialect.scale_encoding == ScaleEncoding::kBinary32;
   Expects(!grid.stores_scales ||
               (floats ? q.scale_values.size() : q.scales.size()) == grid.rows * grid.cols,

@@ -122,7 +122,7 @@ float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform
 }
 
 void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transform,
-                      const QuantizeOptions& given, QuantizedMatrix* q) {
+                      const QuantizeOptions& given, Quantized* q) {
   const IeeeArithmetic ieee;
   const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = !HasUnitRows(x) && HasUnitColumns(x);

@@ -24,7 +24,7 @@ namespace fp4lab {
 float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform);
 
 void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transform,
-                      const QuantizeOptions& options, QuantizedMatrix* q);
+                      const QuantizeOptions& options, Quantized* q);
 
 // out may be x.
 void HadamardQuantizeToValues(MatrixView<const float> x, const HadamardTransform& transform,
@@ -57,7 +57,7 @@ inline float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sig
   return HadamardAmax(x, MaskTransform(size, sign_mask));
 }
 inline void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
-                             const QuantizeOptions& options, QuantizedMatrix* q) {
+                             const QuantizeOptions& options, Quantized* q) {
   HadamardQuantize(x, MaskTransform(size, sign_mask), options, q);
 }
 inline void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t sign_mask,

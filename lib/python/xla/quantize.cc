@@ -163,8 +163,7 @@ void QuantizeMxfp8Way(const TeMatrix& x, MatrixView<const float> values, bool co
   const FormatId format = Fp8Of(codes);
   const Dialect& dialect =
       *FindDialect(format == FormatId::kE4M3 ? "mxfp8_e4m3.rceil" : "mxfp8_e5m2.rceil");
-  const QuantizedMatrix q =
-      Quantize(columnwise ? values.Transposed() : values, {.dialect = dialect});
+  const Quantized q = Quantize(columnwise ? values.Transposed() : values, {.dialect = dialect});
   const Folded shape = Fold(scales, axis);
   const std::size_t blocks = (columnwise ? x.rows : x.cols) / 32;
   const std::size_t lines = columnwise ? x.cols : x.rows;

@@ -7,7 +7,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/block/layout.h"
 #include "fp4lab/tensor/mma/mma_number.h"
 
 namespace fp4lab {
@@ -51,19 +50,12 @@ MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> 
   return x;
 }
 
-MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
+MmaOperand MakeMmaOperand(const Dialect& d, const Quantized& q) {
   const IeeeArithmetic ieee;
-  const CodeLayout layout(q.dialect, q.cols);
-  Matrix<std::uint8_t> codes(q.rows, q.cols);
-  for (std::size_t r = 0; r < q.rows; ++r) {
-    for (std::size_t c = 0; c < q.cols; ++c) {
-      codes(r, c) =
-          static_cast<std::uint8_t>(q.codes[layout.Byte(r, c)] >> layout.Shift(c) & layout.mask);
-    }
-  }
-  const Dialect& d = q.dialect;
-  return MakeMmaOperand(FormatOf(d.element), codes.View(), FormatOf(d.scale), d.block_rows,
-                        d.block_cols, q.scales);
+  const Quantized plain = InOrder(q, CodeOrder::kBytes);
+  const MatrixView<const std::uint8_t> codes(plain.codes.data(), q.rows, q.cols);
+  return MakeMmaOperand(FormatOf(d.element), codes, FormatOf(d.scale), d.block_rows, d.block_cols,
+                        q.scales);
 }
 
 MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) {

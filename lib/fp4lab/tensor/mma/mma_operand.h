@@ -45,9 +45,9 @@ MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> 
                           const Format& scale, int block_rows, int block_cols,
                           std::span<const std::uint8_t> scales);
 
-// Makes an operand of the codes and block scales of a quantized matrix. The tensor scale is left
-// out: it belongs to alpha.
-MmaOperand MakeMmaOperand(const QuantizedMatrix& q);
+// Makes an operand of the codes, in any order, and the scale bytes of a quantized matrix. The
+// tensor scale is left out: it belongs to alpha.
+MmaOperand MakeMmaOperand(const Dialect& dialect, const Quantized& q);
 
 // Makes an unscaled operand of values rounded to a format: RNE, overflow to its Inf or NaN.
 MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values);
