@@ -1,6 +1,6 @@
 """The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats,
 published shapes. That of the Python package is made by python_api.py from its docstrings, that of the C++ headers by
-headers.py from their comments, and those of JSON files by json_keys.py from the tables in keys/.
+headers.py from their comments, and those of JSON files by json_keys.py from data/*-keys.json.
 
     python3 docs/generate.py FOLDER
 

@@ -1,4 +1,4 @@
-"""The reference of the keys of JSON files: the study file, recipes and results.json. The tables are docs/keys/*.json;
+"""The reference of the keys of JSON files: the study file, recipes and results.json. The tables are data/*-keys.json;
 defaults are those that the program spells out.
 
 A row of a table is [key, what may stand there, what it means]. `at` is the path of its object: "a.b" is the member b
@@ -7,9 +7,11 @@ of the member a, "a[]" an entry of a list. "NAME" stands for any name.
 
 import json
 import pathlib
+import re
 import tempfile
 
-KEYS = pathlib.Path(__file__).resolve().parent / "keys"
+TABLES = ("study", "recipe", "results")
+KEYS = pathlib.Path(__file__).resolve().parents[1] / "data"
 
 # The least study, and members that bring optional objects into its resolved form without the keys that are shown.
 LEAST = {"name": "least", "arms": {"NAME": {"recipe": "bf16"}}, "seeds": [1]}
@@ -29,7 +31,7 @@ STATED = {"seeds", "budgets", "arm_order", "diagnostics.every", "model.parts", "
 
 
 def document(name):
-    return json.loads((KEYS / f"{name}.json").read_text())
+    return json.loads((KEYS / f"{name}-keys.json").read_text())
 
 
 def merged(base, other):
@@ -73,6 +75,11 @@ def defaults(program):
 
 def cell(text):
     return str(text).replace("|", "\\|")
+
+
+def plain(text):
+    """The text as a terminal shows it: links as their titles, code without its marks."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
 def table(rows, default):

@@ -127,6 +127,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddImport(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
+  fp4lab::tools::AddKeys(app, &exit_code);
   fp4lab::tools::AddMan(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddParity(app, &exit_code);

@@ -1,4 +1,4 @@
-"""The tables of keys in docs/keys are those that the program reads and writes.
+"""The tables of keys, data/*-keys.json, are those that the program reads and writes.
 
     python3 tests/pages/keys_test.py PROGRAM
 
@@ -124,7 +124,7 @@ def check_objects(program, name, objects, studies, inside=""):
         known = set().union(*(known_keys(program, study, path) for study in studies(of["at"])))
         listed = {key for key, *_ in of["keys"]}
         known -= REFUSED.get(path, set())
-        check(listed == known, f"{name}.json, {of['title']}: not in both of table and program: {listed ^ known}")
+        check(listed == known, f"{name}-keys.json, {of['title']}: not in both of table and program: {listed ^ known}")
 
 
 def studies_of(path):
@@ -142,7 +142,7 @@ def check_input(program):
     check_objects(program, "study", json_keys.document("study")["objects"], studies_of)
     recipe = json_keys.document("recipe")
     for part, examples in (("objects", RECIPES), ("lists", LISTS)):
-        check({of["at"] for of in recipe[part]} == examples.keys(), f"recipe.json: objects without an example: {part}")
+        check({of["at"] for of in recipe[part]} == examples.keys(), f"recipe-keys.json: objects without an example: {part}")
         check_objects(program, "recipe", recipe[part],
                       lambda path, examples=examples: map(studies_with, examples[path]), "arms.NAME.recipe")
 
@@ -195,6 +195,20 @@ def check_defaults(program):
     check(f"`{json.dumps(known['model.layers'])}`" in page, "the page has no default of model.layers")
 
 
+def check_command(program):
+    """`fp4lab keys` prints every row of every table."""
+    for name in json_keys.TABLES:
+        of = json_keys.document(name)
+        ran = subprocess.run([program, "keys", name], capture_output=True, text=True, check=True)
+        for o in of["objects"] + of.get("lists", []):
+            check(f"\n{o['title']}\n" in ran.stdout, f"fp4lab keys {name}: no {o['title']}")
+            for key, _, what in o["keys"]:
+                check(re.search(rf"^  {re.escape(key)} .*{re.escape(json_keys.plain(what))}$", ran.stdout, re.MULTILINE),
+                      f"fp4lab keys {name}: no row {key} with {what}")
+        ran = subprocess.run([program, "keys", name, "--json"], capture_output=True, text=True, check=True)
+        check(json.loads(ran.stdout) == of, f"fp4lab keys {name} --json is not the table")
+
+
 def check_headers():
     """Every layer that states public headers is on the page, and every header says what it is."""
     listed = headers.public()
@@ -209,17 +223,17 @@ def check_headers():
 
 def check_texts():
     """A sentence of a table has at most 25 words, and no row is empty."""
-    for path in sorted(json_keys.KEYS.glob("*.json")):
-        of = json_keys.document(path.stem)
+    for name in json_keys.TABLES:
+        of = json_keys.document(name)
         objects = of["objects"] + of.get("lists", [])
         texts = [of["text"], *(o.get("text", "") for o in objects), *(k[2] for o in objects for k in o["keys"])]
         for text in texts:
             for sentence in re.split(r"(?<=[.:])\s+", text):
-                check(len(sentence.split()) <= 25, f"{path.name}: {len(sentence.split())} words: {sentence}")
+                check(len(sentence.split()) <= 25, f"{name}-keys.json: {len(sentence.split())} words: {sentence}")
         for o in objects:
             for row in o["keys"]:
-                check(len(row) == 3 and all(row), f"{path.name}, {o['title']}: a row that is not whole: {row}")
-                check(row[2].endswith("."), f"{path.name}, {o['title']}, {row[0]}: no full stop")
+                check(len(row) == 3 and all(row), f"{name}-keys.json, {o['title']}: a row that is not whole: {row}")
+                check(row[2].endswith("."), f"{name}-keys.json, {o['title']}, {row[0]}: no full stop")
 
 
 def main():
@@ -228,6 +242,7 @@ def main():
     check_headers()
     check_input(program)
     check_defaults(program)
+    check_command(program)
     check_results(program)
     print("\n".join(failures) or "the tables of keys are those of the program")
     sys.exit(bool(failures))
