@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
@@ -406,7 +407,10 @@ std::string LossTable(const Results& results, const Analysis& analysis) {
       }
       table.rows.push_back(std::move(row));
     }
-    html += table.Html();
+    html += precision == Precision::kTraining
+                ? table.Html()
+                : "<details><summary>Losses in high precision</summary>\n" + table.Html() +
+                      "</details>\n";
   }
   return html;
 }
@@ -519,10 +523,14 @@ std::string NotesHtml(const Results& results, const Analysis& analysis) {
         "says. Kinds add in orders of their own, so a run on another kind is another sample of its "
         "rounding.</p>\n";
   }
+  std::map<std::string, std::vector<std::string>> floors;  // of each twin, a text per budget
   for (const NullFloor& floor : analysis.null_floor) {
-    html += "<p>Noise floor at " + Tokens(floor.tokens) + ": " + EscapedMarkup(floor.arm) +
-            ", a twin of the reference, differs from it by " + Signed(floor.summary.mean, 4) +
-            " nats in the mean, s.d. " + Fixed(floor.summary.deviation, 4) +
+    floors[floor.arm].push_back(Signed(floor.summary.mean, 4) + " nats (s.d. " +
+                                Fixed(floor.summary.deviation, 4) + ") at " + Tokens(floor.tokens));
+  }
+  for (const auto& [arm, texts] : floors) {
+    html += "<p>Noise floor: " + EscapedMarkup(arm) +
+            ", a twin of the reference, differs from it by " + Joined(texts, ", ") +
             ". Smaller gaps are not significant.</p>\n";
   }
   return html;
