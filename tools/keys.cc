@@ -76,7 +76,7 @@ void AddKeys(CLI::App& app, int* /*exit_code*/) {
   command->footer(
       "Example: where the learning rate stands\n"
       "  $ fp4lab keys study | grep -w learning_rate | head -1\n"
-      "  learning_rate   above 0          The constant rate.\n");
+      "    learning_rate   above 0       The constant rate.\n");
   command->callback([options] { Run(*options); });
 }
 
