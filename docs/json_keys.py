@@ -26,8 +26,20 @@ ASKING = (
     {"optimizer": {"rates": {"gains": 0.5}}},
     {"diagnostics": {"every": 100}},
 )
-STATED = {"seeds", "budgets", "arm_order", "diagnostics.every", "model.parts", "optimizer.name", "arms.NAME.recipe", "title", "name",
-          "description", "analysis.reference", "analysis.primary_tokens"}
+STATED = {
+    "seeds",
+    "budgets",
+    "arm_order",
+    "diagnostics.every",
+    "model.parts",
+    "optimizer.name",
+    "arms.NAME.recipe",
+    "title",
+    "name",
+    "description",
+    "analysis.reference",
+    "analysis.primary_tokens",
+}
 
 
 def document(name):
@@ -36,8 +48,9 @@ def document(name):
 
 def merged(base, other):
     both = {**base, **other}
-    return {k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v
-            for k, v in both.items()}
+    return {
+        k: merged(base[k], v) if isinstance(v, dict) and isinstance(base.get(k), dict) else v for k, v in both.items()
+    }
 
 
 def leaves(value, path=""):

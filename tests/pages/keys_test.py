@@ -142,9 +142,17 @@ def check_input(program):
     check_objects(program, "study", json_keys.document("study")["objects"], studies_of)
     recipe = json_keys.document("recipe")
     for part, examples in (("objects", RECIPES), ("lists", LISTS)):
-        check({of["at"] for of in recipe[part]} == examples.keys(), f"recipe-keys.json: objects without an example: {part}")
-        check_objects(program, "recipe", recipe[part],
-                      lambda path, examples=examples: map(studies_with, examples[path]), "arms.NAME.recipe")
+        check(
+            {of["at"] for of in recipe[part]} == examples.keys(),
+            f"recipe-keys.json: objects without an example: {part}",
+        )
+        check_objects(
+            program,
+            "recipe",
+            recipe[part],
+            lambda path, examples=examples: map(studies_with, examples[path]),
+            "arms.NAME.recipe",
+        )
 
 
 def objects_in(document, path):
@@ -158,7 +166,9 @@ def objects_in(document, path):
 
 
 def trained(program, folder):
-    study = json_keys.merged(STUDY, {"diagnostics": {"every": 10, "tokens": 64}, "analysis": {"contrast": KIND["arms"]}})
+    study = json_keys.merged(
+        STUDY, {"diagnostics": {"every": 10, "tokens": 64}, "analysis": {"contrast": KIND["arms"]}}
+    )
     (folder / "study.json").write_text(json.dumps(study))
     command = [program, "study", "run", str(folder / "study.json"), "--out-dir", str(folder / "out")]
     ran = subprocess.run(command, capture_output=True, text=True)
@@ -179,8 +189,10 @@ def check_results(program):
         if not of.get("any"):
             check(written <= listed, f"results.json, {of['title']}: not in the table: {written - listed}")
         for key in listed - written:
-            check(re.search(r'[{ ]"%s", ' % key, sources) or f'json["{key}"]' in sources,
-                  f"results.json, {of['title']}: nothing writes {key}")
+            check(
+                re.search(r'[{ ]"%s", ' % key, sources) or f'json["{key}"]' in sources,
+                f"results.json, {of['title']}: nothing writes {key}",
+            )
     top = {key for key, *_ in json_keys.document("results")["objects"][0]["keys"]}
     check(documents[0].keys() | {"registered"} == top, f"top of results.json: {documents[0].keys() ^ top}")
 
@@ -203,8 +215,10 @@ def check_command(program):
         for o in of["objects"] + of.get("lists", []):
             check(f"\n{o['title']}\n" in ran.stdout, f"fp4lab keys {name}: no {o['title']}")
             for key, _, what in o["keys"]:
-                check(re.search(rf"^  {re.escape(key)} .*{re.escape(json_keys.plain(what))}$", ran.stdout, re.MULTILINE),
-                      f"fp4lab keys {name}: no row {key} with {what}")
+                check(
+                    re.search(rf"^  {re.escape(key)} .*{re.escape(json_keys.plain(what))}$", ran.stdout, re.MULTILINE),
+                    f"fp4lab keys {name}: no row {key} with {what}",
+                )
         ran = subprocess.run([program, "keys", name, "--json"], capture_output=True, text=True, check=True)
         check(json.loads(ran.stdout) == of, f"fp4lab keys {name} --json is not the table")
 

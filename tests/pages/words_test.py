@@ -43,7 +43,8 @@ RIGHT = re.compile(
 )  # a verb
 
 MADE = re.compile(
-    r"^<!-- table .*?^<!-- end of table -->|^<!-- fp4lab bench --markdown: begin -->.*?^<!-- fp4lab bench --markdown: end -->",
+    r"^<!-- table .*?^<!-- end of table -->|"
+    r"^<!-- fp4lab bench --markdown: begin -->.*?^<!-- fp4lab bench --markdown: end -->",
     re.DOTALL | re.MULTILINE,
 )
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

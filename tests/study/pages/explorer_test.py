@@ -1,5 +1,5 @@
-"""Checks the explorer of the league: the committed page is that of its data, its numbers are those of the league's page,
-and, where Chromium is installed, what its script computes is what Python computes, and it fits a window of 400 pixels.
+"""Checks the explorer of the league: the committed page is that of its data, and its numbers are those of the league's
+page. Where Chromium is installed, what its script computes is what Python computes, and it fits a window of 400 pixels.
 """
 import html
 import json
