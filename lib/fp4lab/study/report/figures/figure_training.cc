@@ -170,8 +170,7 @@ Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays
     losses.insert(losses.end(), curves[arm].loss.begin(), curves[arm].loss.end());
     gaps.insert(gaps.end(), curves[arm].gap.begin(), curves[arm].gap.end());
   }
-  const auto at = std::find(results.arms.begin(), results.arms.end(), reference);
-  const MeanCurves& base = curves[static_cast<std::size_t>(at - results.arms.begin())];
+  const MeanCurves base = CurvesOf(results, reference);  // not smoothed, as overlays are not
   std::vector<Overlay> own;
   std::vector<std::vector<double>> own_gap;
   for (std::size_t i = 0; i < overlays.size(); ++i) {
