@@ -78,7 +78,9 @@ if (typeof document !== "undefined") {
     if (!d) return svg;
     if (d.half !== null) svg.append(make("line", {x1: at(d.mean - d.half), x2: at(d.mean + d.half), y1: 10, y2: 10}));
     const x = at(d.mean);
-    if (CLASS[text] === "lower") svg.append(make("path", {d: `M${x - 5} 6H${x + 5}L${x} 15Z`}));
+    if (d.mean < low || d.mean > high) {  // beyond the scale, which recipes without an interval do not widen
+      svg.append(make("path", {d: d.mean > high ? `M${x - 7} 5L${x} 10L${x - 7} 15Z` : `M${x + 7} 5L${x} 10L${x + 7} 15Z`}));
+    } else if (CLASS[text] === "lower") svg.append(make("path", {d: `M${x - 5} 6H${x + 5}L${x} 15Z`}));
     else if (CLASS[text] === "higher") svg.append(make("path", {d: `M${x - 5} 14H${x + 5}L${x} 5Z`}));
     else svg.append(make("circle", {cx: x, cy: 10, r: 4}));
     return svg;
@@ -112,6 +114,9 @@ if (typeof document !== "undefined") {
     });
   }
 
+  const shownColumns = () =>  // a narrow window hides some
+    [...document.querySelectorAll("thead th")].filter(th => getComputedStyle(th).display !== "none").length;
+
   function detail(row) {
     const list = make("dl"), add = (name, text) => text && list.append(make("dt", {}, name), make("dd", {}, text));
     add("what it is", row.title);
@@ -125,7 +130,7 @@ if (typeof document !== "undefined") {
     add("loss of each seed", Object.entries(row.losses).map(([s, l]) => `${s}: ${l.toFixed(4)}`).join(", "));
     const use = make("button", {type: "button"}, "Use as baseline");
     use.addEventListener("click", () => change({baseline: row.recipe}));
-    return make("tr", {class: "detail"}, make("td", {colspan: 10}, list, use));
+    return make("tr", {class: "detail"}, make("td", {colspan: shownColumns()}, list, use));
   }
 
   const two = x => x.toFixed(2);
@@ -245,5 +250,8 @@ if (typeof document !== "undefined") {
       change({sort: state.sort === th.dataset.sort ? "-" + th.dataset.sort : th.dataset.sort}));
   }
   window.addEventListener("hashchange", fromHash);
+  window.addEventListener("resize", () => {
+    for (const cell of document.querySelectorAll("tr.detail td")) cell.setAttribute("colspan", shownColumns());
+  });
   fromHash();
 }
