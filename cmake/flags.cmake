@@ -12,5 +12,12 @@ target_compile_options(fp4lab_private INTERFACE -Wall -Wextra -Wno-psabi
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-g1>)
 target_link_options(fp4lab_private INTERFACE
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined>)
+# fp4lab_cold(TARGET): options for code that runs seldom and takes long to compile (JSON, command lines, reports).
+# The results are the same: no option here changes arithmetic. More memory for GCC's own garbage collector saves a
+# tenth of the time.
+function(fp4lab_cold target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
+    $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-finline-small-functions;--param=ggc-min-expand=300>)
+endfunction()
 target_compile_definitions(fp4lab_private INTERFACE ${fp4lab_targets})
 target_compile_options(fp4lab_private INTERFACE ${fp4lab_target_options})

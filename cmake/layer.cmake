@@ -1,4 +1,4 @@
-# fp4lab_layer(NAME [NOT_INSTALLED] [JSON] [PUBLIC_HEADERS ...] [CORE_SOURCES ...] [SOURCES ...]
+# fp4lab_layer(NAME [NOT_INSTALLED] [JSON] [COLD] [PUBLIC_HEADERS ...] [CORE_SOURCES ...] [SOURCES ...]
 # LINKS ...): a layer of the library: an object library, of which lib/fp4lab/CMakeLists.txt makes one with the others. Files are
 # named one by one: most folders hold some that only certain builds have.
 #   PUBLIC_HEADERS  what a user's program includes; they are installed with the headers that they
@@ -7,9 +7,10 @@
 #   SOURCES        all others
 #   LINKS          the layers right below that it includes, and packages
 #   JSON           much JSON and no kernels: it is compiled with precompiled headers
+#   COLD           code that runs seldom: it is compiled with less optimization, in two thirds of the time
 #   NOT_INSTALLED  for our program and tests only: a library of its own
 function(fp4lab_layer name)
-  cmake_parse_arguments(LAYER "NOT_INSTALLED;JSON" "" "PUBLIC_HEADERS;CORE_SOURCES;SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(LAYER "NOT_INSTALLED;JSON;COLD" "" "PUBLIC_HEADERS;CORE_SOURCES;SOURCES;LINKS" ${ARGN})
   if(LAYER_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "fp4lab_layer(${name}): what is ${LAYER_UNPARSED_ARGUMENTS}?")
   endif()
@@ -43,9 +44,14 @@ function(fp4lab_layer name)
   target_link_libraries(fp4lab_${name} PUBLIC fp4lab_flags ${LAYER_LINKS}
                                        PRIVATE $<BUILD_INTERFACE:fp4lab_private>)
   fp4lab_unite(fp4lab_${name})
+  set(pch json)
+  if(LAYER_COLD)
+    fp4lab_cold(fp4lab_${name})
+    set(pch cold)
+  endif()
   if(LAYER_JSON)
     set_property(GLOBAL APPEND PROPERTY FP4LAB_JSON_LAYERS ${name})
-    fp4lab_use_pch(fp4lab_${name} REUSE_FROM fp4lab_json_pch)
+    fp4lab_use_pch(fp4lab_${name} REUSE_FROM fp4lab_${pch}_pch)
   endif()
 endfunction()
 

@@ -15,10 +15,13 @@ function(fp4lab_use_pch target)
   endif()
 endfunction()
 
-if(FP4LAB_PCH)  # of layers that say JSON
-  fp4lab_precompile(fp4lab_json_pch <algorithm> <array> <cmath> <cstdint> <filesystem> <functional>
-    <map> <optional> <set> <span> <sstream> <string> <string_view> <vector> <nlohmann/json.hpp>)
-  set_target_properties(fp4lab_json_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_link_libraries(fp4lab_json_pch PRIVATE fp4lab_flags fp4lab_private OpenMP::OpenMP_CXX
-    nlohmann_json::nlohmann_json)
+if(FP4LAB_PCH)  # of layers that say JSON; those that say COLD have options of their own
+  foreach(kind json cold)
+    fp4lab_precompile(fp4lab_${kind}_pch <algorithm> <array> <cmath> <cstdint> <filesystem> <functional>
+      <map> <optional> <set> <span> <sstream> <string> <string_view> <vector> <nlohmann/json.hpp>)
+    set_target_properties(fp4lab_${kind}_pch PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(fp4lab_${kind}_pch PRIVATE fp4lab_flags fp4lab_private OpenMP::OpenMP_CXX
+      nlohmann_json::nlohmann_json)
+  endforeach()
+  fp4lab_cold(fp4lab_cold_pch)
 endif()

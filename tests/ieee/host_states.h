@@ -26,7 +26,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/quantize/dialect_options.h"
+#include "fp4lab/quantize/quantize.h"
 #include "tests/support/catch.h"
 #include "tests/support/least_targets.h"
 

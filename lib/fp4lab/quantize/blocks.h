@@ -8,7 +8,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/quantize/dialect_options.h"
+#include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
 

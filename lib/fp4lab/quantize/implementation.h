@@ -14,8 +14,8 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/dialect.h"
-#include "fp4lab/quantize/dialect_options.h"
 #include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
 

@@ -12,7 +12,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/diagnostics/statistic.h"
-#include "fp4lab/quantize/dialect_options.h"
+#include "fp4lab/quantize/quantize.h"
 #include "fp4lab/quantize/random_source.h"
 
 namespace fp4lab {

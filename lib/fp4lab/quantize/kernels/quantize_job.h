@@ -14,9 +14,9 @@
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/dialect_options.h"
 #include "fp4lab/quantize/kernels/block_tables.h"
 #include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
 

@@ -50,7 +50,8 @@ Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const fl
 }
 
 Model::View Model::Take(std::size_t rows, std::size_t cols, std::size_t* used) {
-  const View view(memory_.data() + *used, rows, cols);
+  // No memory yet: the call that learns the size.
+  const View view(memory_.empty() ? nullptr : memory_.data() + *used, rows, cols);
   *used += RoundUp(rows * cols, kCacheLineFloats);
   return view;
 }
