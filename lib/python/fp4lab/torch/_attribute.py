@@ -214,7 +214,7 @@ def attribute(
     model: nn.Module,
     batches: Any,
     loss_fn: _evaluate.LossFunction | None = None,
-    recipe: RecipeLike | None = "te_nvfp4",
+    recipe: RecipeLike | None = None,
     *,
     by: str | Mapping[str, Iterable[str]] = "layer",
     measure: str = "loss",
@@ -276,7 +276,7 @@ def attribute(
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
     >>> batches = [(torch.randn(64, 64), torch.randint(8, (64,))) for _ in range(3)]
-    >>> found = fp4lab.torch.attribute(model, batches, shapley="exact")
+    >>> found = fp4lab.torch.attribute(model, batches, recipe="te_nvfp4", shapley="exact")
     >>> found.forward_passes, len(found.shares)
     (12, 2)
     >>> abs(sum(share.shapley for share in found.shares) - found.difference) < 1e-15
