@@ -128,7 +128,8 @@ def test_operands_kinds_and_groups():
     model, one = gpt(layers=1), batches(1)
     whole = ft.attribute(model, one, gpt_loss, RECIPE)
     operands = ft.attribute(model, one, gpt_loss, RECIPE, by="operand")
-    assert {s.player for s in operands.shares} == {f"{s.player}.fprop.{o}" for s in whole.shares for o in ("input", "weight")}
+    sides = ("fprop.input", "fprop.weight")
+    assert {s.player for s in operands.shares} == {f"{s.player}.{o}" for s in whole.shares for o in sides}
     kinds = ft.attribute(model, one, gpt_loss, RECIPE, by="kind", shapley="exact")
     assert {(s.player, s.linears) for s in kinds.shares} == {("fprop.input", 4), ("fprop.weight", 4)}
     gradients = ft.attribute(model, one, gpt_loss, "te_nvfp4_no_sr", by="kind", measure="gradient_error")

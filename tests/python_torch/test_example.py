@@ -1,4 +1,4 @@
-"""The example beside the notebooks, the section of the README, the guide and the docstrings, run as they are printed."""
+"""The example beside the notebooks, the README's section, the guide and docstrings, run as they are printed."""
 
 import doctest
 import importlib

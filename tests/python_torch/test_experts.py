@@ -154,7 +154,7 @@ class Odd(nn.Module):
         (lambda x, w: torch.einsum("td,ehd->teh", x, w), "experts_weight is multiplied by torch.einsum"),
         (lambda x, w: w @ x.T, "experts_weight is the first factor"),
         (lambda x, w: x @ w[torch.tensor([0, 1])], "whose expert's rows these are is not known"),
-        (lambda x, w: x @ w.mT, "whose expert's rows these are is not known"),
+        (lambda x, w: x.repeat(3, 1, 1) @ w[:3], "whose expert's rows these are is not known"),
     ],
 )
 def test_a_product_that_is_not_known_is_refused_and_never_left_plain(product, message):
@@ -162,6 +162,18 @@ def test_a_product_that_is_not_known_is_refused_and_never_left_plain(product, me
     with pytest.raises(ValueError, match=message) as error:
         model(torch.randn(16, 32))
     assert "\n" not in str(error.value)
+
+
+def test_every_token_for_every_expert():
+    model, x = Odd(lambda x, w: x @ w.mT), torch.randn(16, 32)
+    want = torch.stack([ft.Linear.from_linear(_linear(w), recipe="te_nvfp4")(x) for w in model.experts_weight])
+    assert torch.equal(ft.convert(model, "te_nvfp4")(x), want)
+
+
+def _linear(weight):
+    layer = nn.Linear(32, 32, bias=False)
+    layer.weight = nn.Parameter(weight.detach().clone())
+    return layer
 
 
 def test_weights_that_no_product_takes_are_told():

@@ -97,7 +97,8 @@ def test_blocks_of_rules():
 
 def test_a_rules_recipe_keeps_its_own_choice_of_linears():
     found = names(converted([{"linears": "blocks.*", "recipe": {"base": "te_mxfp8", "layers": "mlp"}}]))
-    assert {n for n, r in found.items() if r == "te_mxfp8"} == {f"blocks.{b}.mlp.{p}" for b in (0, 1) for p in ("up", "down")}
+    mlp = {f"blocks.{b}.mlp.{part}" for b in (0, 1) for part in ("up", "down")}
+    assert {n for n, r in found.items() if r == "te_mxfp8"} == mlp
     assert {r for n, r in found.items() if "attention" in n} == {"bf16"}
 
 

@@ -89,7 +89,8 @@ class Attribution:
         lines = [["player", *(k.replace("_", "-") for k in keys)]]
         for share in self.shares[:most]:
             lines.append([share.player, *(_cell(share, key) for key in keys)])
-        lines.append(["whole difference", *([_number(self.difference, self.difference_interval)] + [""] * len(keys))[:len(keys)]])
+        whole = _number(self.difference, self.difference_interval)
+        lines.append(["whole difference", whole, *[""] * (len(keys) - 1)])
         widths = [max(map(len, column)) for column in zip(*lines)]
         text = "\n".join(
             "  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip()

@@ -172,6 +172,8 @@ class Products(TorchFunctionMode):
             return _sliced(piece, x, weight.T, None, dtype, original)
         if piece.expert == _ALL and weight.dim() == 3 and func not in _LINEAR and x.dim() in (2, 3):
             weights = weight.transpose(-2, -1).unbind(0)
+            if func in _MATMUL and (x.dim() == 2 or x.shape[0] == 1):  # every token for every expert
+                x = x.expand(weight.shape[0], *x.shape[-2:])
             if x.dim() == 3 and offs is None and x.shape[0] == weight.shape[0]:
                 return _batched(piece, x, weights, bias, dtype, original)
             if x.dim() == 2 and offs is not None:

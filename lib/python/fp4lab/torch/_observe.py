@@ -211,8 +211,8 @@ def observe(
     >>> x[:, 7] *= 50  # a channel of outliers
     >>> with fp4lab.torch.observe(model, "te_nvfp4") as seen:
     ...     model(x).square().mean().backward()
-    >>> [row["name"] for row in seen.rows]
-    ['0.fprop.input', '0.fprop.weight', '2.fprop.input', '2.fprop.weight', '2.dgrad.grad', '2.wgrad.grad', '2.wgrad.input', '0.dgrad.grad', '0.wgrad.grad', '0.wgrad.input']
+    >>> [row["name"] for row in seen.rows if row["name"].startswith("2.")]
+    ['2.fprop.input', '2.fprop.weight', '2.dgrad.grad', '2.wgrad.grad', '2.wgrad.input']
     >>> print(seen.table("underflow_percent", "kurtosis", sort="kurtosis").splitlines()[1].split()[1])
     0.fprop.input
     """
