@@ -67,6 +67,7 @@ def test_a_list_quantizes_exactly_the_linears_that_its_rules_match():
         "blocks.0.attention.out": "te_nvfp4",
         "blocks.1.attention.out": "te_nvfp4",
     }
+    rules[1]["linears"] = rules[1].pop("pattern")
     with_rest = names(converted({"rules": rules, "rest": "bf16"}))
     assert len(with_rest) == 9 and with_rest["lm_head"] == "bf16" == with_rest["blocks.1.mlp.down"]
     assert "lm_head" not in names(converted({"rules": rules, "rest": "bf16"}, exclude=("lm_head",)))

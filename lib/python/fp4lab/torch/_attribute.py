@@ -132,7 +132,8 @@ def _players(
             if groups is not None:
                 name = next((n for n, p in groups.items() if _recipes.matches(place.name, p)), "other")
             else:
-                name = {"layer": place.name, "operand": f"{place.name}.{operand}", "kind": operand}[str(by)]
+                linear = place.name or "linear"  # the model may be one itself
+                name = {"layer": linear, "operand": f"{linear}.{operand}", "kind": operand}[str(by)]
             member = found.setdefault(name, {})
             member[i] = member.get(i, 0) | bit
     if not found:

@@ -88,7 +88,7 @@ class Observer:
         for operand, form, rows, columns, numbers, elements in seen:
             row = {
                 "step": self._now,
-                "name": f"{name}.{operand}",
+                "name": f"{name}.{operand}" if name else operand,  # the model may be a linear itself
                 "format": form,
                 "rows": rows,
                 "columns": columns,
