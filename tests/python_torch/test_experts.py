@@ -179,6 +179,9 @@ def _linear(weight):
 def test_weights_that_no_product_takes_are_told():
     with pytest.warns(UserWarning, match="no product with experts_weight of Odd was seen"):
         ft.convert(Odd(lambda x, w: x * w.sum()), "te_nvfp4")(torch.randn(16, 32))
+    with pytest.warns(UserWarning, match="no product with experts_weight of Odd was seen"):
+        ft.observe(model := Odd(lambda x, w: x * w.sum()), "te_nvfp4")
+        model(torch.randn(16, 32))
 
 
 def test_other_parameters_of_three_dimensions_are_no_experts():

@@ -54,7 +54,6 @@ class _Piece:
 
 _ALL, _UNKNOWN = -1, -2
 
-
 _GROUPED = tuple(
     getattr(home, name) for home, name in ((torch, "_grouped_mm"), (F, "grouped_mm")) if hasattr(home, name)
 )
@@ -84,6 +83,15 @@ class Products(TorchFunctionMode):
         self._pieces = WeakTensorKeyDictionary()
         for name, parameter in parameters.items():
             self._pieces[parameter] = _Piece(name, _ALL)
+
+    def tell_missed(self, name: str) -> None:
+        """Warns of weights that no product took. name: of the module's class."""
+        missed = self.parameters.keys() - self.seen
+        if missed:
+            warnings.warn(
+                f"no product with {', '.join(sorted(missed))} of {name} was seen: these weights are not quantized",
+                stacklevel=3,
+            )
 
     def _piece(self, value: Any) -> _Piece | None:
         return self._pieces.get(value) if isinstance(value, Tensor) else None
@@ -309,14 +317,7 @@ class Stacked(nn.Module):
         products = Products(parameters, lambda use: self.fp4lab_stacks[use.stack].multiply(use, step))
         with products:
             result = self.fp4lab_base.forward(self, *arguments, **options)
-        missed = parameters.keys() - products.seen
-        if missed and not self.__dict__.get("fp4lab_warned"):
-            self.__dict__["fp4lab_warned"] = True
-            warnings.warn(
-                f"no product with {', '.join(sorted(missed))} of {self.fp4lab_base.__name__} was seen: these weights "
-                "are not quantized",
-                stacklevel=2,
-            )
+        products.tell_missed(self.fp4lab_base.__name__)
         if self.training:
             self.fp4lab_step = step + 1
         return result
@@ -363,8 +364,9 @@ def intercepted(
         raise ValueError(f"{own.__name__}: its products are observed already; close that observer first")
 
     def forward(*arguments: Any, **options: Any) -> Any:
-        with Products({name: getattr(module, name) for name in parameters}, multiply):
+        with Products({name: getattr(module, name) for name in parameters}, multiply) as products:
             result = before(*arguments, **options) if before else own.forward(module, *arguments, **options)
+        products.tell_missed(own.__name__)
         if counts and module.training:
             module.fp4lab_step += 1
         return result
