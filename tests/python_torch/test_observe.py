@@ -200,6 +200,16 @@ def test_refusals_are_one_line(bad, message):
     assert "\n" not in str(error.value)
 
 
+def test_tokens_that_a_transform_does_not_fit_are_told_in_the_forward_pass():
+    layer, x = nn.Linear(32, 32), torch.randn(10, 32)
+    with ft.observe(layer, "te_nvfp4") as seen:
+        with pytest.raises(ValueError, match="te_nvfp4 transforms groups of 16 in wgrad"):
+            layer(x)
+        with torch.no_grad():
+            layer(x)
+    assert len(seen.rows) == 2
+
+
 def test_delayed_scaling_is_observed_under_the_amaxes_of_the_steps_before():
     layer = ft.Linear(32, 32, bias=False, recipe="te_fp8_delayedscaling")
     with ft.observe(layer) as seen:

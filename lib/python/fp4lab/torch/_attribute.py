@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .. import __version__, _core
+from .. import __version__, _core, _ieee
 from .._arguments import did_you_mean, integer, probability, real
 from . import _evaluate, _games, _plan, _recipes
 from ._recipes import RecipeLike
@@ -212,6 +212,7 @@ def _shown(done: int, total: int) -> None:
         print(f"attribute: {done} of {total} values", end=end or "\n", file=sys.stderr, flush=True)
 
 
+@_ieee.ieee
 def attribute(
     model: nn.Module,
     batches: Any,

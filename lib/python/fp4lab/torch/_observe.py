@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .. import _core, _ieee, _measure
 from .._arguments import integer
 from . import _experts, _linear_ops, _plan, _recipes, _tensors, _writers
-from ._linear import Linear
+from ._linear import Linear, check_groups
 from ._recipes import RecipeLike
 
 
@@ -124,10 +124,14 @@ class Observer:
         return look
 
     def watch_linear(self, place: _plan.Place, seed: int, total_steps: int, own: bool) -> None:
+        resolved = place.recipe.resolved
+        groups, recipe = _recipes.groups(resolved), _recipes.name_of(resolved)
+
         def seen(module: nn.Module, arguments: Any, y: Tensor) -> None:
             if not self._on:
                 return
             x, _ = _linear_ops.cast(arguments[0])
+            check_groups(groups, recipe, x, module.weight)
             step = self._now
             if own:  # the call has counted already
                 step = int(module.step) - (1 if module.training else 0)
