@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-MODULES = ["fp4lab", "fp4lab._judge", "fp4lab._products", "fp4lab._qtensor", "fp4lab._quantize",
+MODULES = ["fp4lab", "fp4lab._judge", "fp4lab._measure", "fp4lab._products", "fp4lab._qtensor", "fp4lab._quantize",
            "fp4lab._tables", "fp4lab.check.extract", "fp4lab.testing", "fp4lab.testing._bytes", "fp4lab.testing._product",
            "fp4lab.testing._wrong"]  # fmt: skip
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lib/python/README.md")

@@ -1,10 +1,28 @@
-"""The example beside the notebooks, and the section of the README, run as they are printed."""
+"""The example beside the notebooks, the README's section, the guide and docstrings, run as they are printed."""
 
+import doctest
+import importlib
 import importlib.util
 import os
 import runpy
 
+import pytest
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+
+GUIDE = os.path.join(ROOT, "docs/guides/pytorch.md")
+MODULES = ("_attribute", "_convert", "_observe")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    result = doctest.testmod(importlib.import_module(f"fp4lab.torch.{name}"))
+    assert result.attempted > 0 and result.failed == 0
+
+
+def test_guide():
+    result = doctest.testfile(GUIDE, module_relative=False)
+    assert result.attempted > 20 and result.failed == 0
 
 
 def test_torch_linear():

@@ -55,7 +55,46 @@ def scaled_fp4_mm():
                          output_dtype=torch.float32)  # fmt: skip
 
 
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(_random(100, 30, 7, (64, 64)).reshape(2, 32, 64))
+
+    def forward(self, x):
+        return torch.cat([x[:16] @ self.w[0].T, x[16:] @ self.w[1].T])
+
+
+def experts():
+    module = ft.convert(Experts(), "te_nvfp4", seed=1)
+    module(X).backward(_random(0, 140, 5, (32, 32)))
+    return module.w.grad
+
+
+def observed():
+    layer = plain_linear()
+    with ft.observe(layer, "te_nvfp4", seed=1) as seen:
+        layer(X).backward(_random(0, 140, 5, (32, 48)))
+    return [repr(row) for row in seen.rows]
+
+
+def attributed():
+    found = ft.attribute(plain_linear(), [X, BF16, TINY], lambda m, x: m(x)[0, 0], "te_nvfp4_no_rht", by="operand",
+                         shapley="exact")  # fmt: skip
+    return repr(found) + repr(found.shares)
+
+
+def plain_linear():
+    layer = torch.nn.Linear(64, 48)
+    with torch.no_grad():
+        layer.weight.copy_(_random(100, 30, 3, (48, 64)))
+        layer.bias.zero_()
+    return layer
+
+
 CALLS = {
+    "experts": experts,
+    "observe": observed,
+    "attribute": attributed,
     "quantize": lambda: [ft.quantize(x, d) for x in (X, TINY) for d in ("nvfp4.te", "mxfp4.rceil")],
     "given amax": lambda: ft.quantize(TINY, amax=torch.tensor([1 << 12], dtype=torch.int32).view(torch.float32)),
     "dequantize": lambda: [ft.quantize(x).dequantize(t) for x in (X, TINY) for t in (torch.float32, torch.bfloat16)],

@@ -56,7 +56,7 @@ def test_a_list_of_rules_is_refused_as_a_linear_has_one_recipe():
     for recipe in lists_of_rules():
         with pytest.raises(fp4lab.Error, match="is a list of rules, and a linear has one recipe"):
             fp4lab.torch.Linear(16, 16, recipe=recipe)
-        with pytest.raises(ValueError, match="call convert once for the recipe of each rule"):
+        with pytest.raises(ValueError, match="give convert a list with the names of this model"):
             fp4lab.torch.convert(torch.nn.Linear(16, 16), recipe)
 
 

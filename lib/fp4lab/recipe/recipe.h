@@ -160,6 +160,11 @@ std::vector<const LinearRecipe*> LinearRecipesOf(const Recipe& recipe);
 // The operands in the order of LinearOperand.
 std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear);
 
+// The recipe with the operands whose bit (1 << LinearOperand) is in `quantized` as they are, and
+// the others not quantized. A transform stays on both operands of a GEMM while one is quantized.
+// Recipes that this one changes to stay as they are.
+Recipe WithQuantized(const Recipe& recipe, unsigned quantized);
+
 // Whether a pattern of include or exclude matches a linear's name.
 bool Matches(std::string_view pattern, std::string_view name);
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         identify,
         verify,
     )
+    from ._measure import Diagnostic, diagnostics, measure
     from ._parity import parity
     from ._products import ProductVerdict, scaled_mm, verify_mm
     from ._qtensor import QTensor
@@ -58,16 +59,17 @@ if TYPE_CHECKING:
 __version__: str = _core.version
 
 __all__ = [
-    "TE_SIGN_MASK", "Accumulation", "AmaxWarning", "Case", "Dialect", "Error", "Format", "Identification",
+    "TE_SIGN_MASK", "Accumulation", "AmaxWarning", "Case", "Diagnostic", "Dialect", "Error", "Format", "Identification",
     "ProductVerdict", "QTensor", "Recipe", "Report", "Reproducer", "Verdict", "accumulations",
-    "amax", "cases", "check_checkpoint", "check_dialects", "decode", "dialect", "dialects", "encode", "explain", "formats", "identify",
+    "amax", "cases", "check_checkpoint", "check_dialects", "decode", "diagnostics", "dialect", "dialects", "encode", "explain", "formats", "identify", "measure",
     "parity", "qdq", "quantize", "recipes", "replay", "rht", "scaled_mm", "te_words", "verify", "verify_mm",
 ]  # fmt: skip
 
 _MODULES = ("check", "study", "testing")
 # The modules that define the names of __all__. They are imported at the first use of a name, the ones without numpy
 # before the others: numpy takes most of the time of an import, and pytest imports this package in every run.
-_HOMES = ("_tables", "_checkpoint", "_parity", "_quantize", "_qtensor", "_judge", "_products", "_arrays")
+_HOMES = ("_tables", "_checkpoint", "_parity", "_quantize", "_qtensor", "_measure", "_judge", "_products",
+          "_arrays")  # fmt: skip
 
 
 def check_dialects(names: Any = (), **options: Any) -> Any:

@@ -110,6 +110,7 @@ void BindLinear(Bindings& m);
 void BindParity(Bindings& m);
 void BindProducts(Bindings& m);
 void BindQuantize(Bindings& m);
+void BindStatistics(Bindings& m);
 void BindTables(Bindings& m);
 
 }  // namespace fp4lab::python

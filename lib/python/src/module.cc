@@ -109,6 +109,7 @@ NB_MODULE(_core, m) {
   python::BindCheckpoint(bindings);
   python::BindTables(bindings);
   python::BindQuantize(bindings);
+  python::BindStatistics(bindings);
   python::BindJudge(bindings);
   python::BindProducts(bindings);
   python::BindAttention(bindings);

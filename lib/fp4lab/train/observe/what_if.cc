@@ -197,29 +197,6 @@ std::string WhyNotInWhatIf(const Recipe& recipe) {
   return "";
 }
 
-Recipe WithQuantized(const Recipe& recipe, unsigned quantized) {
-  Recipe partly = recipe;
-  for (RecipeRule& rule : partly.rules) rule.recipe = WithQuantized(rule.recipe, quantized);
-  unsigned bit = 1;
-  for (GemmRecipe* gemm : {&partly.linear.fprop, &partly.linear.dgrad, &partly.linear.wgrad}) {
-    bool any = false;
-    for (OperandRecipe* operand : {&gemm->a, &gemm->b}) {
-      if ((quantized & bit) == 0 || !operand->format) {
-        operand->format.reset();
-        operand->delayed = {};
-        operand->from_fprop = false;
-      }
-      any = any || operand->format.has_value();
-      bit <<= 1;
-    }
-    if (any) continue;
-    gemm->a = {};
-    gemm->b = {};
-    gemm->accumulation = nullptr;
-  }
-  return partly;
-}
-
 std::vector<double> ShapleyValues(std::span<const double> values) {
   const IeeeArithmetic ieee;
   Expects(std::has_single_bit(values.size()), "ShapleyValues: a value for each subset");

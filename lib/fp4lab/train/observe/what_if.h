@@ -75,10 +75,6 @@ std::string WhyNotInWhatIf(const Recipe& recipe);
 WhatIf TryRecipes(const StepState& state, std::span<const Recipe> recipes, bool shares,
                   const std::function<void()>& advanced = {});
 
-// The recipe with the operands whose bit (1 << LinearOperand) is in `quantized` as they are, and
-// the others not quantized. A transform stays on both operands of a GEMM while one is quantized.
-Recipe WithQuantized(const Recipe& recipe, unsigned quantized);
-
 // Shapley values: values[S] is the value of the coalition whose bits are set in S; its size is a
 // power of two. They sum to values.back() - values.front().
 std::vector<double> ShapleyValues(std::span<const double> values);

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .. import _core, _tables
+from .. import _core
 from .._arguments import integer
-from . import _eager, _linear_ops
-
-
-def as_recipe(recipe: str | _tables.Recipe) -> _tables.Recipe:
-    """A recipe of a name or of a Recipe."""
-    if isinstance(recipe, _tables.Recipe):
-        return recipe
-    if not isinstance(recipe, str):
-        raise TypeError(
-            f"recipe is {type(recipe).__name__}: a name of fp4lab.recipes() or a Recipe is needed"
-        )
-    return _tables.Recipe.named(recipe)
-
-
-def _phases(resolved: dict[str, Any]) -> list[dict[str, Any]]:
-    """The recipe and those that it changes to."""
-    return [resolved] + (_phases(resolved["then"]["recipe"]) if "then" in resolved else [])
-
-
-def _groups(resolved: dict[str, Any]) -> dict[str, int]:
-    """{product: what its reduction axis must be a multiple of, for the Hadamard transform}."""
-    sizes = {"fprop": 1, "dgrad": 1, "wgrad": 1}
-    for phase in _phases(resolved):
-        for product in sizes:
-            for operand in phase[product].values():
-                if isinstance(operand, dict) and operand.get("hadamard"):
-                    h = operand["hadamard"]
-                    sizes[product] = math.lcm(
-                        sizes[product], h["size"] if isinstance(h, dict) else h
-                    )
-    return sizes
+from . import _eager, _linear_ops, _recipes
+from ._recipes import RecipeLike
 
 
 class Linear(nn.Linear):
@@ -58,8 +28,8 @@ class Linear(nn.Linear):
 
     Args:
         in_features, out_features, bias, device, dtype: as nn.Linear has them; the CPU, or "meta".
-        recipe: a name of fp4lab.recipes(), or an fp4lab.Recipe. Its choice of layers is convert's
-            business.
+        recipe: a name of fp4lab.recipes(), a recipe of one's own as a dict or the path of a .json
+            file, or an fp4lab.Recipe. Its choice of layers is convert's business.
         seed, index: of the random bits; the linears of a model need an index each, which convert
             gives them.
         total_steps: the steps of the run, for recipes that change during it.
@@ -77,7 +47,7 @@ class Linear(nn.Linear):
         out_features: int,
         bias: bool = True,
         *,
-        recipe: str | _tables.Recipe = "te_nvfp4",
+        recipe: RecipeLike = "te_nvfp4",
         seed: int = 0,
         index: int = 0,
         total_steps: int | None = None,
@@ -115,14 +85,14 @@ class Linear(nn.Linear):
 
     def set_recipe(
         self,
-        recipe: str | _tables.Recipe = "te_nvfp4",
+        recipe: RecipeLike = "te_nvfp4",
         *,
         seed: int = 0,
         index: int = 0,
         total_steps: int | None = None,
     ) -> None:
         """Changes the recipe; the arguments are the constructor's. The step starts at 0 again."""
-        self.recipe = as_recipe(recipe)
+        self.recipe = _recipes.as_recipe(recipe)
         self.seed = integer(seed, "seed", 0, 2**63 - 1)
         self.index = integer(index, "index", 0, 2**32 // _linear_ops.OPERANDS - 1)
         self.total_steps = integer(0 if total_steps is None else total_steps, "total_steps", 0, 2**63 - 1)
@@ -132,7 +102,7 @@ class Linear(nn.Linear):
                 f"recipe {self._name()} changes during the run: give total_steps, the steps of "
                 "the whole run"
             )
-        self._groups = _groups(self.recipe.resolved)
+        self._groups = _recipes.groups(self.recipe.resolved)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
         self.register_buffer(
             "amax_history", torch.zeros(_linear_ops.OPERANDS, floats) if floats else None
@@ -146,37 +116,19 @@ class Linear(nn.Linear):
         return self
 
     def _name(self) -> str:
-        return str(self.recipe.resolved["base"])
+        return _recipes.name_of(self.recipe.resolved)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, recipe={self._name()}"
 
     def _check(self, x: Tensor) -> None:
         _linear_ops.check_shapes(x, self.weight)
-        differentiates = torch.is_grad_enabled()
-        tokens = 1
-        for n in x.shape[:-1]:
-            tokens = tokens * n
-        for product, size, length in (
-            ("fprop", "in_features", self.in_features),
-            ("dgrad", "out_features", self.out_features),
-            ("wgrad", "the product of x's leading dimensions", tokens),
-        ):
-            group = self._groups[product]
-            if length % group and (product == "fprop" or differentiates):
-                raise ValueError(
-                    f"recipe {self._name()} transforms groups of {group} in {product}: {size} must "
-                    f"be a multiple of {group}, not {length}; or take a recipe without the "
-                    "transform (disable_rht=True)"
-                )
+        check_groups(self._groups, self._name(), x, self.weight)
 
     @_eager.ieee
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
-        dtype = x.dtype
-        if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
-            x = x.to(dtype)
+        x, dtype = _linear_ops.cast(x)
         arguments = (self.recipe.json, self.seed, self.index, self.total_steps)
         if self.amax_history is None:
             y = _linear_ops.linear(x, self.weight, self.step.clone(), *arguments)
@@ -189,15 +141,35 @@ class Linear(nn.Linear):
             )
         if self.training:
             self.step.add_(1)
-        if self.bias is not None:
-            y = y + self.bias.float()
-        return y.to(dtype)
+        return _linear_ops.biased(y, self.bias, dtype)
+
+
+def check_groups(groups: dict[str, int], name: str, x: Tensor, weight: Tensor) -> None:
+    """Raises ValueError where a recipe's transforms do not fit the axes of a linear's products."""
+    differentiates = torch.is_grad_enabled()
+    tokens = 1
+    for n in x.shape[:-1]:
+        tokens = tokens * n
+    for product, size, length in (
+        ("fprop", "in_features", weight.shape[1]),
+        ("dgrad", "out_features", weight.shape[0]),
+        ("wgrad", "the product of x's leading dimensions", tokens),
+    ):
+        group = groups[product]
+        if length % group and (product == "fprop" or differentiates):
+            raise ValueError(
+                f"recipe {name} transforms groups of {group} in {product}: {size} must "
+                f"be a multiple of {group}, not {length}; or take a recipe without the "
+                "transform (disable_rht=True)"
+            )
 
 
 def set_step(model: nn.Module, step: int) -> None:
-    """Sets the step of every Linear in the model, as after loading a checkpoint."""
+    """Sets the step of every Linear and of all stacked weights, as after loading a checkpoint."""
     if step < 0:
         raise ValueError(f"step {step}: 0 at least")
     for module in model.modules():
         if isinstance(module, Linear):
             module.step.fill_(step)
+        elif "fp4lab_step" in vars(module):
+            module.fp4lab_step = step

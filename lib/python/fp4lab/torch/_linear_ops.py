@@ -99,6 +99,19 @@ def _(x, weight, dy, step, recipe, seed=0, index=0, total_steps=0):
     )
 
 
+def cast(x: Tensor) -> tuple[Tensor, torch.dtype]:
+    """x as a linear takes it and the type of its result: x's own, or autocast's."""
+    if not torch.is_autocast_enabled("cpu"):
+        return x, x.dtype
+    dtype = torch.get_autocast_dtype("cpu")
+    return x.to(dtype), dtype
+
+
+def biased(y: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """y + bias in float32, then rounded to the type."""
+    return (y if bias is None else y + bias.float()).to(dtype)
+
+
 def check_shapes(x: Tensor, weight: Tensor) -> None:
     _tensors.check_numbers(x, "x")
     _tensors.check_numbers(weight, "weight")

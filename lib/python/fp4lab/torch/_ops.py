@@ -13,16 +13,10 @@ from torch import Tensor
 
 from .. import _arrays, _core, _ieee, _products, _tables
 from .._arguments import TE_SIGN_MASK, rounding_label
-from .._qtensor import default_nibbles, scale_order
 from .._quantize import check_amax
-from . import _eager, _tensors
+from . import _eager, _sizes, _tensors
 
-_TILES = {"linear": (1, 1), "padded": (128, 4), "128x4": (128, 4), "8x4": (8, 4)}
 _OUTPUTS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
-
-
-def _layout(dialect: _tables.Dialect, scale_layout: str) -> tuple[str, str, bool, bool, str]:
-    return (default_nibbles(dialect), scale_order(scale_layout), False, False, "amax")
 
 
 def _source(seed: int | None, step: int, tensor: int, columnwise: bool):
@@ -35,26 +29,6 @@ def _amaxes(amax: Tensor | None, array, d: _tables.Dialect, rht: int, sign_mask:
     if numbers:
         check_amax(_arrays.magnitudes(numbers), array, d, rht, sign_mask, columnwise)
     return numbers
-
-
-def _up(n, multiple: int):
-    return (n + multiple - 1) // multiple
-
-
-def _sizes(dialect: _tables.Dialect, rows, cols, scale_layout: str):
-    """((rows, bytes a row) of codes, (rows, columns) of scales, amaxes); sizes may be symbols."""
-    data = (rows, _up(cols, 2) if dialect.element_bits == 4 else cols)
-    amaxes = 0 if not dialect.tensor_scale else rows if dialect.row_scaled else 1
-    block_rows, block_cols = dialect.block
-    if block_rows == 0:
-        return data, (0, 0), amaxes
-    tile_rows, tile_cols = _TILES[scale_order(scale_layout)]
-    scale_rows, scale_cols = _up(rows, block_rows), _up(cols, block_cols)
-    return (
-        data,
-        (_up(scale_rows, tile_rows) * tile_rows, _up(scale_cols, tile_cols) * tile_cols),
-        amaxes,
-    )
 
 
 @torch.library.custom_op("fp4lab::quantize", mutates_args=())
@@ -72,7 +46,8 @@ def quantize(
     tensor: int = 0,
     scale_layout: str = "linear",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(data, scale_inv, amax) of x, the arrays of fp4lab.quantize: uint8, uint8 and float32.
+    """(data, scale_inv, amax) of x, the arrays of fp4lab.quantize: uint8, uint8 and float32. Scales that are
+    numbers are float32, or uint16 with the bits of bfloat16.
 
     x: (..., columns) of float32, bfloat16 or float16; leading dimensions are rows of one matrix.
     amax: None, or the tensor scale's amax. rht: 0, or the size of the Hadamard transform along the
@@ -90,7 +65,7 @@ def quantize(
         _source(seed, step, tensor, columnwise),
         rht,
         sign_mask,
-        _layout(d, scale_layout),
+        _sizes.layout_of(d, scale_layout),
         _tensors.threads(),
     )
     return _tensors.tensor(data), _tensors.tensor(scales), _tensors.tensor(numbers)
@@ -114,10 +89,11 @@ def _(
     rows, cols = _tensors.rows_and_columns(x)
     if columnwise:
         rows, cols = cols, rows
-    data, scales, amaxes = _sizes(_tables.dialect(dialect), rows, cols, scale_layout)
+    d = _tables.dialect(dialect)
+    data, scales, amaxes = _sizes.sizes_of(d, rows, cols, scale_layout)
     return (
         x.new_empty(data, dtype=torch.uint8),
-        x.new_empty(scales, dtype=torch.uint8),
+        x.new_empty(scales, dtype=_sizes.scale_type(d.name)),
         x.new_empty((amaxes,), dtype=torch.float32),
     )
 
@@ -142,11 +118,11 @@ def dequantize(
     rows, cols = reversed(shape) if columnwise else shape
     parts = (
         _tensors.codes(data, "data"),
-        _tensors.codes(scale_inv, "scale_inv"),
+        _tensors.scale_bytes(scale_inv, "scale_inv"),
         _tensors.floats(amax, "amax"),
     )
     values = _tensors.tensor(
-        _core.dequantize(d.name, rows, cols, _layout(d, scale_layout), parts)
+        _core.dequantize(d.name, rows, cols, _sizes.layout_of(d, scale_layout), parts)
     ).to(dtype)
     return values.T.contiguous() if columnwise else values
 
@@ -300,10 +276,11 @@ def scaled_mm(
         d = _tables.dialect(dialect)
         parts = (
             _tensors.codes(data, f"{name}_data"),
-            _tensors.codes(scales, f"{name}_scale_inv"),
+            _tensors.scale_bytes(scales, f"{name}_scale_inv"),
             _tensors.floats(numbers, f"{name}_amax"),
         )
-        operands.append((d.name, _lines(data, f"{name}_data"), k, _layout(d, layout), parts))
+        _sizes.check_scales(scales, f"{name}_scale_inv", d, _lines(data, f"{name}_data"), k, layout)
+        operands.append((d.name, _lines(data, f"{name}_data"), k, _sizes.layout_of(d, layout), parts))
     if dtype not in _OUTPUTS:
         raise TypeError(f"dtype {dtype} is not one of: float32, bfloat16, float16")
     values = _core.product(

@@ -28,7 +28,8 @@ class QTensor(NamedTuple):
     Attributes:
         data: uint8, the codes: (lines, bytes of a line), two 4-bit codes a byte, the even one in
             the low nibble.
-        scale_inv: uint8, the block scales, with the padding of scale_layout.
+        scale_inv: uint8, the block scales, with the padding of scale_layout; float32, or uint16 with
+            the bits of bfloat16, where the dialect's scales are numbers.
         amax: float32, one number, one a row for dialects that are scaled by rows, or none.
         shape: (rows, columns) of the tensor.
         dialect, columnwise, scale_layout: as fp4lab.QTensor has them.
@@ -51,7 +52,9 @@ class QTensor(NamedTuple):
 
     @property
     def scales(self) -> Tensor:
-        """scale_inv as torch.float8_e4m3fn or float8_e8m0fnu; a view."""
+        """scale_inv as torch.float8_e4m3fn or float8_e8m0fnu, or as numbers; a view."""
+        if self.scale_inv.dtype != torch.uint8:
+            return self.scale_inv if self.scale_inv.dtype == torch.float32 else self.scale_inv.view(torch.bfloat16)
         return self.scale_inv.view(_SCALES[_tables.dialect(self.dialect).scale])
 
     def dequantize(self, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -80,6 +80,14 @@ def codes(x: torch.Tensor, name: str) -> np.ndarray:
     return x.detach().contiguous().view(torch.uint8).numpy().reshape(-1)
 
 
+def scale_bytes(x: torch.Tensor, name: str) -> np.ndarray:
+    """codes(x) of block scales, which are float32 or bfloat16 numbers in some dialects."""
+    if x.dtype in (torch.float32, torch.bfloat16, getattr(torch, "uint16", None)):
+        check_cpu(x, name)
+        return x.detach().contiguous().view(torch.uint8).numpy().reshape(-1)
+    return codes(x, name)
+
+
 def floats(x: torch.Tensor | None, name: str) -> list[float]:
     """The numbers of a small tensor, such as an amax; [] for None."""
     if x is None:
