@@ -465,6 +465,11 @@ def seeds_of(name):
     return str(len(study(name).analysis["seeds"]))
 
 
+def joined_seeds(name, arm, base):
+    """Of a difference, over all files that its study joins."""
+    return str(len(difference_tables.difference(name, arm, base)["seeds"]))
+
+
 def difference_growth(name, place):
     """By how much MXFP4's loss less NVFP4's grows from a place, in bytes per parameter, to the last budget, in %."""
     gaps = parts()[name]["gaps"]
@@ -474,7 +479,7 @@ def difference_growth(name, place):
 
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
-    paired_gap, paired_less, paired_percent, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
+    paired_gap, paired_less, paired_percent, joined_seeds, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
     same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
     law_ratio,
     last_predicted_ratio,

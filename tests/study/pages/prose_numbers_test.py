@@ -19,7 +19,7 @@ WANTED = {  # page: the functions whose numbers it must print
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",
                                          "spread-by-noise", "rate-gain", "told", "told-count", "tier-recipes", "tier-end"),
-    "studies/fp8-gap/README.md": ("seeds-of", "paired-gap", "paired-percent", "tokens-over"),
+    "studies/fp8-gap/README.md": ("joined-seeds", "seeds-of", "paired-gap", "paired-percent", "tokens-over"),
     "studies/architectures/README.md": ("paired-less",),
     "studies/outliers/README.md": ("paired-less", "paired-gap"),
     "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end", "atlas-kept"),
