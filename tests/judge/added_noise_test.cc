@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/dialect/noise_verdict.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/judge/explain/explain.h"
-#include "fp4lab/judge/verify/noise_verdict.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 #include "tests/support/catch.h"
 #include "tests/support/comfy_rounding.h"

@@ -139,6 +139,7 @@ std::string OriginalsText(const CheckReport& report) {
       std::snprintf(share, sizeof share, "%.2f%%", 100 * v.share_of_codes);
       if (!v.nearest.empty()) text += "; nearest " + v.nearest + ", " + share + " of the codes";
     }
+    if (!v.note.empty()) text += (v.dialect.empty() ? "; " : ", ") + v.note;
     text += "\n";
     for (const ReadingVerdict& r : v.readings) text += "  " + ReadingText(r) + "\n";
   }
@@ -183,8 +184,13 @@ Json OriginalJson(const OriginalVerdict& v) {
                         {"best_sqnr_db", NumberJson(r.best_sqnr_db)},
                         {"factor", NumberJson(r.factor)}});
   }
-  return {{"tensor", v.tensor},   {"equal", !v.dialect.empty()},        {"dialect", v.dialect},
-          {"nearest", v.nearest}, {"share_of_codes", v.share_of_codes}, {"readings", readings},
+  return {{"tensor", v.tensor},
+          {"equal", !v.dialect.empty()},
+          {"dialect", v.dialect},
+          {"nearest", v.nearest},
+          {"share_of_codes", v.share_of_codes},
+          {"readings", readings},
+          {"note", v.note},
           {"cause", v.cause}};
 }
 

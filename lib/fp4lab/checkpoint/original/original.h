@@ -26,12 +26,15 @@ struct ReadingVerdict {
 };
 
 struct OriginalVerdict {
-  std::string tensor;         // the original's name
-  std::string problem;        // not compared: why
-  std::string dialect;        // the formula that gives every byte; empty: none of the table
-  std::string nearest;        // the formula with the fewest different codes
-  double share_of_codes = 0;  // of `nearest` on the first rows: codes that are equal
-  double expected_db = 0;     // SQNR of `nearest` on the first rows
+  std::string tensor;   // the original's name
+  std::string problem;  // not compared: why
+  std::string dialect;  // the formula that gives every byte; empty: none of the table
+  std::string nearest;  // the formula with the fewest different codes
+  // Of `dialect` or `nearest`: where its tensor scale stands, or that codes are random; may be
+  // empty.
+  std::string note;
+  double share_of_codes = 0;             // of `nearest` on the first rows: codes that are equal
+  double expected_db = 0;                // SQNR of `nearest` on the first rows
   std::vector<ReadingVerdict> readings;  // the stated one first
   std::string cause;  // of a difference that is not rounding; empty: there is none
 };
