@@ -1,5 +1,5 @@
 // Roundings that add noise: which codes they reach, how often, and what verify and explain say.
-#include "fp4lab/dialect/added_noise.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 
 #include <array>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/random.h"
-#include "fp4lab/dialect/noise_verdict.h"
+#include "fp4lab/dialect/noise/noise_verdict.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/values.h"

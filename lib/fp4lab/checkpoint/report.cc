@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/printable.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/checkpoint/report_table.h"
 
 namespace fp4lab {
 namespace {
@@ -89,23 +90,6 @@ std::vector<std::vector<std::string>> Rows(const CheckReport& report) {
     rows.push_back(std::move(cells));
   }
   return rows;
-}
-
-std::string TableText(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += Printable(line) + "\n";
-  }
-  return text;
 }
 
 std::string ReadingText(const ReadingVerdict& r) {

@@ -7,7 +7,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/dialect/noise_verdict.h"
+#include "fp4lab/dialect/noise/noise_verdict.h"
 #include "fp4lab/formats/stochastic_verdict.h"
 #include "fp4lab/quantize/quantize.h"
 

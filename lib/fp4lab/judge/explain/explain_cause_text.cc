@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/kernel_text.h"

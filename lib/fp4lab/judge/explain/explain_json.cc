@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/explain/explain.h"
 
 namespace fp4lab {

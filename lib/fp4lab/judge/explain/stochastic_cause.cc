@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 
 namespace fp4lab {

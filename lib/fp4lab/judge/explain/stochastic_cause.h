@@ -3,11 +3,12 @@
 
 #include <optional>
 
-#include "fp4lab/dialect/added_noise.h"
 #include "fp4lab/formats/stochastic_verdict.h"
 #include "fp4lab/judge/kernels/match.h"
 
 namespace fp4lab {
+
+struct AddedNoise;  // dialect/noise/added_noise.h
 
 // All scales and the tensor scale are the dialect's, and every code is one of the two neighbours
 // of its value, or one that the dialect's noise reaches.

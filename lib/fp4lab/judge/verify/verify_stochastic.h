@@ -19,8 +19,8 @@ struct StatisticalVerdict {
 };
 
 // Verifies several runs of one kernel on one input, each with its own random bits, for a dialect
-// with stochastic rounding or added noise (dialect/added_noise.h; Expects). A correct kernel is
-// refused with probability `error_rate` at most.
+// with stochastic rounding or added noise (dialect/noise/added_noise.h; Expects). A correct kernel
+// is refused with probability `error_rate` at most.
 StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const float> x,
                                        std::span<const StoredMatrix> runs, std::string_view where,
                                        const VerifyOptions& options = {}, double error_rate = 1e-6);

@@ -1,5 +1,5 @@
-// Tests whether codes are those of a rounding that adds noise (dialect/added_noise.h), from the
-// codes alone.
+// Tests whether codes are those of a rounding that adds noise (dialect/noise/added_noise.h), from
+// the codes alone.
 //
 // Statistics, in this order: `codes` (every code can be reached, which is certain), `rates` (how
 // often each magnitude occurs, and how often a code lies above the one without noise: of all
@@ -9,7 +9,7 @@
 // is refused with probability `error_rate` at most.
 #pragma once
 
-#include "fp4lab/dialect/added_noise.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/formats/stochastic_verdict.h"
 
 namespace fp4lab {

@@ -1,4 +1,4 @@
-#include "fp4lab/dialect/noise_verdict.h"
+#include "fp4lab/dialect/noise/noise_verdict.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,0 +1,75 @@
+// fp4lab compare: two dumps of named tensors, such as the activations of a training engine and of a
+// rollout engine.
+#include <memory>
+#include <string>
+
+#include "fp4lab/checkpoint/dumps/dumps.h"
+#include "tools/judging/progress_of_bytes.h"
+#include "tools/judging/read_npz.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
+#include "tools/options/usage.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct CompareCommand {
+  std::string first, second;
+  double least_sqnr = 0;
+  bool json = false;
+};
+
+bool Run(const CompareCommand& o, bool only_equal) {
+  DumpReport report;
+  {
+    ProgressOfBytes status;
+    report = CompareDumps(
+        o.first, o.second,
+        {.least_sqnr_db = o.least_sqnr,
+         .only_equal = only_equal,
+         .read_npz = ReadNpzTensors,
+         .progress = [&](std::size_t done, std::size_t all) { status.Show(done, all); }});
+  }
+  if (o.json) {
+    PrintJson(ReportJson(report), 1);
+  } else {
+    PrintText(ReportText(report));
+  }
+  return report.Accepted();
+}
+
+}  // namespace
+
+void AddCompare(CLI::App& app, int* exit_code) {
+  const auto o = std::make_shared<CompareCommand>();
+  CLI::App* command = app.add_subcommand(
+      "compare", "Compare two dumps of named tensors, of two engines or two versions of one");
+  const char* const kDump = "A folder, or a .safetensors, .npz or .npy file";
+  command->add_option("first", o->first, kDump)->required()->type_name("FIRST");
+  command->add_option("second", o->second, kDump)->required()->type_name("SECOND");
+  CLI::Option* const least =
+      command
+          ->add_option("--least-sqnr", o->least_sqnr,
+                       "Accept tensors with at least so many decibels of signal over difference, "
+                       "and no NaN in one dump only")
+          ->type_name("DB")
+          ->check(Decimal(-1000, 1000));
+  command->add_flag("--json", o->json, "Print JSON");
+  command->footer(
+      "Values are compared: dtypes may differ, dimensions of 1 and joined leading dimensions, "
+      "too.\n"
+      "Names may have model., module. or _orig_mod. before them in one dump.\n"
+      "Exit code: 0 if all tensors are equal (or accepted), 1 if not, 2 for what cannot be read.\n"
+      "Example: a value, and twice the value\n"
+      "  $ printf '\\200\\077\\000\\100' > a.bf16\n"
+      "  $ printf '\\000\\100\\200\\100' > b.bf16\n"
+      "  $ for x in a b; do fp4lab convert $x.bf16 --shape 1x2 --dtype bf16 --out $x.npy; done\n"
+      "  $ fp4lab compare a.npy b.npy | tail -1\n");
+  command->callback([o, least, exit_code] {
+    Comparing(exit_code, [&] { return Run(*o, least->count() == 0); });
+  });
+}
+
+}  // namespace fp4lab::tools
