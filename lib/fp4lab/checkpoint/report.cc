@@ -201,7 +201,7 @@ Json MatrixJson(const CheckedMatrix& m) {
         {"different", v.different}, {"factor", NumberJson(v.factor)}, {"cause", v.cause}};
   }
   if (m.formula.empty()) return json;
-  json["element"] = Named(r.element).name;
+  json["element"] = m.element.empty() ? Named(r.element).name : std::string_view(m.element);
   json["scales"] = m.scales;
   json["block"] = {r.block_rows, r.block_cols};
   json["codes_order"] = Name(r.codes);
