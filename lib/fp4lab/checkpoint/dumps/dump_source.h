@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/checkpoint/checkpoint.h"
@@ -19,6 +20,10 @@ class DumpSource {
   // folder without a tensor.
   DumpSource(const std::filesystem::path& path, const NpzReader& read_npz);
 
+  // Tensors in memory.
+  explicit DumpSource(SafetensorsFile tensors) { checkpoint_.tensors = std::move(tensors); }
+
+  const std::string& path() const { return checkpoint_.path; }
   const SafetensorsFile& tensors() const { return checkpoint_.tensors; }
   // Decodes `values.size()` elements of a tensor from element `first` on; integers and booleans are
   // numbers (beyond 2^53 to the nearest of binary64), U16 is BF16. Pages of mapped files that were

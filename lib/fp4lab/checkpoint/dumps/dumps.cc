@@ -386,10 +386,15 @@ bool DumpReport::Accepted() const {
 DumpReport CompareDumps(const std::filesystem::path& first, const std::filesystem::path& second,
                         const DumpOptions& options) {
   const IeeeArithmetic ieee;
-  const DumpSource a(first, options.read_npz), b(second, options.read_npz);
+  return CompareDumps(DumpSource(first, options.read_npz), DumpSource(second, options.read_npz),
+                      options);
+}
+
+DumpReport CompareDumps(const DumpSource& a, const DumpSource& b, const DumpOptions& options) {
+  const IeeeArithmetic ieee;
   DumpReport report;
-  report.path = first.string();
-  report.second_path = second.string();
+  report.path = a.path();
+  report.second_path = b.path();
   std::map<std::string, std::string> pairs;  // first to second
   std::map<std::string, std::string> plain = PlainNames(b.tensors());
   for (const auto& [name, tensor] : a.tensors().tensors) {
@@ -405,8 +410,8 @@ DumpReport CompareDumps(const std::filesystem::path& first, const std::filesyste
     pairs = {{a.tensors().tensors.begin()->first, b.tensors().tensors.begin()->first}};
   }
   if (pairs.empty()) {
-    throw Error(second.string(), "has no tensor of a name of " + first.string() +
-                                     "; dump the same modules under the same names");
+    throw Error(b.path(), "has no tensor of a name of " + a.path() +
+                              "; dump the same modules under the same names");
   }
   std::map<std::string, bool> used;
   std::size_t done = 0, all = 0;

@@ -64,6 +64,9 @@ struct DumpOptions {
 // cannot be read, and for dumps without a common name.
 DumpReport CompareDumps(const std::filesystem::path& first, const std::filesystem::path& second,
                         const DumpOptions& options);
+class DumpSource;  // dumps/dump_source.h
+DumpReport CompareDumps(const DumpSource& first, const DumpSource& second,
+                        const DumpOptions& options);
 
 std::string ReportText(const DumpReport& report);
 Json ReportJson(const DumpReport& report);
