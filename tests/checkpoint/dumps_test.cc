@@ -166,6 +166,28 @@ TEST_CASE("Dumps of other dtypes, shapes and names are paired", "[checkpoint]") 
   CHECK(ReportJson(report)["first_different"] == "layers.2.out");
 }
 
+TEST_CASE("Names of two engines are paired as a JSON object states", "[checkpoint]") {
+  Dumps d;
+  const std::vector<float> x = {1, 2, 3, 4};
+  for (const int layer : {0, 11}) {
+    const std::string number = std::to_string(layer);
+    d.first.tensors["decoder.layers." + number + ".mlp.linear_fc2"] = Encoded("F32", {4}, x);
+    d.second.tensors["model.layers." + number + ".mlp.down_proj"] = Encoded("F32", {2, 2}, x);
+  }
+  const auto names = ParseDumpNames(
+      ParseJson(R"({"decoder.layers.*.mlp.linear_fc2": "model.layers.*.mlp.down_proj"})", "n"),
+      "n");
+  CHECK_THROWS_AS(d.Compare(), Error);
+  const DumpReport report = d.Compare({.names = names});
+  REQUIRE(report.tensors.size() == 2);
+  CHECK(report.tensors[1].second_name == "model.layers.11.mlp.down_proj");
+  CHECK_THAT(report.tensors[1].problem, ContainsSubstring("is 4 and 2x2"));
+  for (const char* wrong : {"[]", R"({"a.*": "b"})", R"({"a": 1})"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(ParseDumpNames(ParseJson(wrong, "n"), "n"), Error);
+  }
+}
+
 TEST_CASE("A least SQNR accepts noise, but no NaN of one dump", "[checkpoint]") {
   Dumps d;
   const Matrix<float> x = NormalMatrix(1, 32, 32), n = NormalMatrix(2, 32, 32, 0.001);

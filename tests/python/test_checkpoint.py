@@ -99,5 +99,10 @@ def test_two_dumps(tmp_path):
     assert by_name["ids"]["equal"] and by_name["layers.0.out"]["equal"]
     assert by_name["layers.1.out"]["cause"].startswith("the first is 0.666667 times the second")
     assert fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", least_sqnr=6)["accepted"]
+    names = {"layers.*.out": "layers.*.out", "ids": "layers.0.out"}
+    report = fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", names=names)
+    assert report["tensors"][0]["second_name"] == "layers.0.out" and report["tensors"][0]["problem"]
+    with pytest.raises(fp4lab.Error, match="as many"):
+        fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", names={"a.*": "b"})
     with pytest.raises(fp4lab.Error, match="is not there"):
         fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "none.npy")

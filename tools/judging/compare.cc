@@ -2,8 +2,11 @@
 // rollout engine.
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/checkpoint/dumps/dumps.h"
+#include "fp4lab/io/file.h"
 #include "tools/judging/progress_of_bytes.h"
 #include "tools/judging/read_npz.h"
 #include "tools/options/commands.h"
@@ -16,19 +19,22 @@ namespace fp4lab::tools {
 namespace {
 
 struct CompareCommand {
-  std::string first, second;
+  std::string first, second, names;
   double least_sqnr = 0;
   bool json = false;
 };
 
 bool Run(const CompareCommand& o, bool only_equal) {
   DumpReport report;
+  std::vector<std::pair<std::string, std::string>> names;
+  if (!o.names.empty()) names = ParseDumpNames(ReadJsonFile(o.names), o.names);
   {
     ProgressOfBytes status;
     report = CompareDumps(
         o.first, o.second,
         {.least_sqnr_db = o.least_sqnr,
          .only_equal = only_equal,
+         .names = names,
          .read_npz = ReadNpzTensors,
          .progress = [&](std::size_t done, std::size_t all) { status.Show(done, all); }});
   }
@@ -56,6 +62,10 @@ void AddCompare(CLI::App& app, int* exit_code) {
                        "and no NaN in one dump only")
           ->type_name("DB")
           ->check(Decimal(-1000, 1000));
+  command
+      ->add_option("--names", o->names,
+                   "A JSON object of names that differ, {\"first\": \"second\"}; * is a number")
+      ->type_name("FILE");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
       "Values are compared: dtypes may differ, dimensions of 1 and joined leading dimensions, "

@@ -81,6 +81,7 @@ def compare_dumps(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
     least_sqnr: float | None = None,
+    names: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Compares two dumps of named tensors: of a training and a rollout engine, of two versions of a program.
 
@@ -93,6 +94,7 @@ def compare_dumps(
         second: the same, with tensors of the same names.
         least_sqnr: accepts tensors whose difference is so many decibels below the first dump's values. None:
             equal tensors only.
+        names: names of the second dump by those of the first, where they differ; "*" is a number.
 
     Raises:
         Error: for files that cannot be read, and dumps without a common name.
@@ -112,7 +114,7 @@ def compare_dumps(
             place = os.path.join(folder, str(i))
             os.mkdir(place)
             read.append(_as_safetensors(name, place) if name.endswith(".npz") else name)
-        report = json.loads(_core.compare_dumps(*read, least_sqnr))
+        report = json.loads(_core.compare_dumps(*read, least_sqnr, json.dumps(names or {})))
     return {**report, "paths": given}
 
 

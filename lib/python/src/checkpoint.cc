@@ -22,10 +22,11 @@ std::string CheckCheckpointJson(const std::string& path, const std::string& orig
 }
 
 std::string CompareDumpsJson(const std::string& first, const std::string& second,
-                             std::optional<double> least_sqnr) {
+                             std::optional<double> least_sqnr, const std::string& names) {
   const nb::gil_scoped_release release;
   const DumpOptions options{.least_sqnr_db = least_sqnr.value_or(0),
                             .only_equal = !least_sqnr,
+                            .names = ParseDumpNames(ParseJson(names, "names"), "names"),
                             .read_npz = RefuseNpz,
                             .progress = {}};
   return ReportJson(CompareDumps(first, second, options)).dump();
@@ -36,7 +37,7 @@ std::string CompareDumpsJson(const std::string& first, const std::string& second
 void BindCheckpoint(Bindings& m) {
   m.def("check_checkpoint", &CheckCheckpointJson);
   m.def("compare_dumps", &CompareDumpsJson, nb::arg("first"), nb::arg("second"),
-        nb::arg("least_sqnr").none());
+        nb::arg("least_sqnr").none(), nb::arg("names"));
 }
 
 }  // namespace fp4lab::python

@@ -65,6 +65,44 @@ std::string PlainName(std::string_view name) {
   return std::string(name);
 }
 
+// The numbers of a name at the places of '*' of a pattern; nullopt: it is another name.
+std::optional<std::vector<std::string>> NumbersIn(std::string_view name, std::string_view pattern) {
+  std::vector<std::string> numbers;
+  std::size_t at = 0;
+  for (const char c : pattern) {
+    if (c != '*') {
+      if (at >= name.size() || name[at] != c) return std::nullopt;
+      ++at;
+      continue;
+    }
+    const std::size_t begin = at;
+    while (at < name.size() && name[at] >= '0' && name[at] <= '9') ++at;
+    if (at == begin) return std::nullopt;
+    numbers.emplace_back(name.substr(begin, at - begin));
+  }
+  if (at != name.size()) return std::nullopt;
+  return numbers;
+}
+
+// The name in the second dump that the caller states; "": none.
+std::string StatedName(const std::string& name, const DumpOptions& options) {
+  for (const auto& [first, second] : options.names) {
+    const auto numbers = NumbersIn(name, first);
+    if (!numbers) continue;
+    std::string stated;
+    std::size_t next = 0;
+    for (const char c : second) {
+      if (c == '*') {
+        stated += (*numbers)[next++];
+      } else {
+        stated += c;
+      }
+    }
+    return stated;
+  }
+  return "";
+}
+
 // Names by their plain form; a form that two names share is left out.
 std::map<std::string, std::string> PlainNames(const SafetensorsFile& file) {
   std::map<std::string, std::string> names;
@@ -383,6 +421,26 @@ bool DumpReport::Accepted() const {
                      [](const DumpedTensor& t) { return t.accepted; });
 }
 
+std::vector<std::pair<std::string, std::string>> ParseDumpNames(const Json& json,
+                                                                const std::string& where) {
+  if (!json.is_object()) {
+    throw Error(where,
+                "is no object of names: write {\"name in the first\": \"name in the second\"}");
+  }
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const auto& [first, value] : json.items()) {
+    const std::string second = value.is_string() ? value.get<std::string>() : "";
+    if (second.empty() || std::count(first.begin(), first.end(), '*') !=
+                              std::count(second.begin(), second.end(), '*')) {
+      throw Error(
+          where + "#/" + first,
+          "is " + value.dump() + "; a name has as many \"*\" as the one that it stands for");
+    }
+    names.emplace_back(first, second);
+  }
+  return names;
+}
+
 DumpReport CompareDumps(const std::filesystem::path& first, const std::filesystem::path& second,
                         const DumpOptions& options) {
   const IeeeArithmetic ieee;
@@ -398,7 +456,12 @@ DumpReport CompareDumps(const DumpSource& a, const DumpSource& b, const DumpOpti
   std::map<std::string, std::string> pairs;  // first to second
   std::map<std::string, std::string> plain = PlainNames(b.tensors());
   for (const auto& [name, tensor] : a.tensors().tensors) {
-    if (b.tensors().tensors.contains(name)) pairs[name] = name;
+    const std::string stated = StatedName(name, options);
+    if (b.tensors().tensors.contains(stated)) {
+      pairs[name] = stated;
+    } else if (b.tensors().tensors.contains(name)) {
+      pairs[name] = name;
+    }
   }
   for (const auto& [form, name] : PlainNames(a.tensors())) {
     const auto found = plain.find(form);

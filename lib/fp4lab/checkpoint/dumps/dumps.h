@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/checkpoint/checkpoint.h"
@@ -53,10 +54,18 @@ struct DumpOptions {
   // Tensors of at least this SQNR, in decibels, are accepted; infinite: equal ones only.
   double least_sqnr_db = 0;
   bool only_equal = true;
+  // Names of tensors of the first dump and of the second one that differ. '*' stands for a number,
+  // the same in both: "decoder.layers.*.mlp" and "model.layers.*.mlp".
+  std::vector<std::pair<std::string, std::string>> names = {};
   NpzReader read_npz = {};
   // Called between tensors with the bytes that are done and the bytes of all.
   std::function<void(std::size_t done, std::size_t all)> progress = {};
 };
+
+// Names of a JSON object, {"name in the first dump": "name in the second"}. Throws Error(where,
+// ...) for another form, and for names with unlike numbers of '*'.
+std::vector<std::pair<std::string, std::string>> ParseDumpNames(const Json& json,
+                                                                const std::string& where);
 
 // Compares tensors of one name; "model.", "module." and "_orig_mod." before a name are ignored
 // where the rest is unique. Dimensions of 1 are ignored, and leading dimensions may be joined.
