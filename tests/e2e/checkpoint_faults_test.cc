@@ -174,6 +174,13 @@ TEST_CASE("ComfyUI's stochastic rounding, right and wrong", "[e2e][files]") {
        },
        0,
        {"with ComfyUI's stochastic rounding, 1 runs", "accepted"}},
+      {"verify of one run, with the row that rounds to nearest",
+       [&](Files& f) {
+         return Comfy(f, right, judged({"verify", "--dialect", "nvfp4.comfyui"}));
+       },
+       1,
+       {"DIFFERENT", "codes are consistent with ComfyUI's stochastic rounding",
+        "verify --stochastic --dialect nvfp4.comfyui.stochastic-centre"}},
       {"verify with the plain row names the noisy one",
        [&](Files& f) {
          return Comfy(f, right, judged({"verify", "--stochastic", "--dialect", "nvfp4.comfyui"}));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fp4lab/checkpoint/dumps/dumps.h"
-#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
 #include "tools/judging/progress_of_bytes.h"
 #include "tools/judging/read_npz.h"
 #include "tools/options/commands.h"

@@ -135,6 +135,25 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
   return verdict;
 }
 
+const Dialect* RandomRowOf(const Dialect& dialect, MatrixView<const float> x,
+                           const StoredMatrix& answer, std::string_view where,
+                           const VerifyOptions& options) {
+  const IeeeArithmetic ieee;
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  if (IsStochastic(dialect) || x.rows * x.cols > kMost) return nullptr;
+  for (const Dialect& row : Dialects()) {
+    const bool random = IsStochastic(row) || FindAddedNoise(row.name) != nullptr;
+    const bool same_shape =
+        row.element == dialect.element && row.scale == dialect.scale &&
+        row.block_rows == dialect.block_rows && row.block_cols == dialect.block_cols &&
+        HasTensorScale(row) == HasTensorScale(dialect) && row.row_scaled == dialect.row_scaled;
+    if (!random || !same_shape || row.name == dialect.name) continue;
+    const VerifyOptions own{.quantize = {.amax = options.quantize.amax}, .first = 0};
+    if (VerifyStatistically(row, x, {&answer, 1}, where, own).Accepted()) return &row;
+  }
+  return nullptr;
+}
+
 std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict) {
   const IeeeArithmetic ieee;
   const StochasticVerdict& v = verdict.rounding;

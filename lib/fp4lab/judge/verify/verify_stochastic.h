@@ -32,6 +32,13 @@ const Dialect* StochasticSibling(const Dialect& dialect);
 // Throws Error(where, ...) for a dialect without stochastic rounding or noise; names its sibling.
 void RequireStochastic(const Dialect& dialect, std::string_view where);
 
+// The row of the table, other than `dialect`, whose scales an answer has and whose random rounding
+// its codes are distributed by; nullptr if there is none, for a dialect that rounds stochastically
+// itself, and for more than 2^20 elements, which `explain` judges.
+const Dialect* RandomRowOf(const Dialect& dialect, MatrixView<const float> x,
+                           const StoredMatrix& answer, std::string_view where,
+                           const VerifyOptions& options = {});
+
 std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict);
 Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict);
 
