@@ -119,6 +119,13 @@ TEST_CASE("--version prints what a bug report needs", "[e2e]") {
             .output.find("chosen: " + pinned + "\n") != std::string::npos);
 }
 
+TEST_CASE("CITATION.cff cites this version, and CHANGELOG.md has it", "[e2e]") {
+  const std::filesystem::path root = FP4LAB_TEST_SOURCE_DIR;
+  const std::string version(kVersion);
+  CHECK(ReadFile(root / "CITATION.cff").find("\nversion: " + version + "\n") != std::string::npos);
+  CHECK(ReadFile(root / "CHANGELOG.md").find("\n## " + version) != std::string::npos);
+}
+
 TEST_CASE("Help goes to standard output and is no error", "[e2e]") {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"data", "--help"}, {"data", "get", "--help"}}) {

@@ -19,6 +19,7 @@
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/exchange/vendors/vendor.h"
+#include "fp4lab/io/renamed_key.h"
 
 namespace fp4lab {
 namespace {
@@ -404,7 +405,9 @@ class Checker {
       Report(FindingKind::kUnreadable, error.what(), &m, &report_.findings);
     }
     const std::string prefix = entry.name.empty() ? "" : entry.name + ".";
-    for (const char* part : {"codes", "scales", "tensor_scale", "level_two"}) Use(prefix + part);
+    for (const std::string part : {"codes", "scales", "tensor_scale", kOldTensorScale.data()}) {
+      Use(prefix + part);
+    }
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
   }

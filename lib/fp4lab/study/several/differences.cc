@@ -50,16 +50,6 @@ LossTerms TermsOf(const AskedDifference& asked, const JoinedStudy& study) {
   return terms;
 }
 
-// One sum of losses a seed.
-std::vector<double> SumsAt(const JoinedStudy& study, const LossTerms& terms, std::size_t budget) {
-  std::vector<double> sums(study.cube.seeds);
-  for (const auto& [arm, factor] : terms) {
-    const std::vector<double> losses = study.LossesAt(arm, budget);
-    for (std::size_t s = 0; s < sums.size(); ++s) sums[s] += factor * losses[s];
-  }
-  return sums;
-}
-
 std::string_view VerdictOf(const Json& number, double margin) {
   const Json& interval =
       number[number["interval_with_text"].is_null() ? "interval_t" : "interval_with_text"];
@@ -72,7 +62,7 @@ std::string_view VerdictOf(const Json& number, double margin) {
 Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
   const std::size_t last = study.cube.Budgets() - 1;
   const LossTerms terms = TermsOf(asked, study);
-  const std::vector<double> part = SumsAt(study, terms, last);
+  const std::vector<double> part = study.SumsAt(terms, last);
   Json json = NumberJson(part);
   json["interval_with_text"] = IntervalWithText(json, TextErrorOf(study, terms, last, kTextDraws));
   json["study"] = asked.study;

@@ -17,8 +17,6 @@ inline constexpr std::size_t kTextBlock = 32768;  // bytes
 // The same in chunks of the study; 1 where it does not say how long a chunk is.
 std::size_t TextBlockOf(const JoinedStudy& study);
 
-// Sums of losses that a number is: arm and factor, {{a, 1}, {b, -1}} for loss(a) - loss(b).
-using LossTerms = std::vector<std::pair<std::size_t, double>>;
 // The standard deviation, over `draws` resamples of blocks of chunks of the validation text, of the
 // sum at a budget, mean over seeds. NaN for a study with fewer than two chunks.
 double TextErrorOf(const JoinedStudy& study, const LossTerms& terms, std::size_t budget, int draws);

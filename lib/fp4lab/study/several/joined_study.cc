@@ -252,14 +252,13 @@ std::vector<double> JoinedStudy::LossesAt(std::size_t arm, std::size_t budget) c
   return losses;
 }
 
-std::vector<double> JoinedStudy::GapsAt(std::size_t arm, std::size_t base,
-                                        std::size_t budget) const {
+std::vector<double> JoinedStudy::SumsAt(const LossTerms& terms, std::size_t budget) const {
   const IeeeArithmetic ieee;
-  std::vector<double> gaps;
+  std::vector<double> sums(cube.seeds);
   for (std::size_t s = 0; s < cube.seeds; ++s) {
-    gaps.push_back(cube.At(s, arm, budget) - cube.At(s, base, budget));
+    for (const auto& [arm, factor] : terms) sums[s] += factor * cube.At(s, arm, budget);
   }
-  return gaps;
+  return sums;
 }
 
 JoinedStudy ReadJoinedStudy(const StudyFiles& files, const std::string& reference,

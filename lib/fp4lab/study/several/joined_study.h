@@ -35,6 +35,9 @@ StudyFiles ReadStudyFiles(const Json& json, const std::string& where,
 std::vector<StudyFiles> ReadStudyList(JsonObject& o, const std::string& key,
                                       const std::filesystem::path& folder);
 
+// Sums of losses that a number is: arm and factor, {{a, 1}, {b, -1}} for loss(a) - loss(b).
+using LossTerms = std::vector<std::pair<std::size_t, double>>;
+
 // One study of one or more results.json. Losses are nats a byte.
 struct JoinedStudy {
   Results results;          // of the arms that all files have, complete; joined runs
@@ -55,9 +58,12 @@ struct JoinedStudy {
   bool Apart(std::size_t arm, std::size_t budget) const {
     return apart[arm * cube.Budgets() + budget];
   }
-  // One loss a seed; the differences arm - base.
+  // One number per seed: the loss, a sum of losses, the difference arm - base.
   std::vector<double> LossesAt(std::size_t arm, std::size_t budget) const;
-  std::vector<double> GapsAt(std::size_t arm, std::size_t base, std::size_t budget) const;
+  std::vector<double> SumsAt(const LossTerms& terms, std::size_t budget) const;
+  std::vector<double> GapsAt(std::size_t arm, std::size_t base, std::size_t budget) const {
+    return SumsAt({{arm, 1.0}, {base, -1.0}}, budget);
+  }
 };
 
 // Seeds of an arm whose losses differ by more than this at a budget are apart there: one of them
