@@ -204,7 +204,7 @@ BenchEntry Blackwell() {
     const BenchLinear& out = layer.Linears()[1];  // d -> d
     const auto operand = [](const Matrix<float>& x) {
       const QuantizeOptions options{.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x.View())};
-      return MakeMmaOperand(Quantize(x.View(), options));
+      return MakeMmaOperand(options.dialect, Quantize(x.View(), options));
     };
     const MmaOperand a = operand(out.x), b = operand(out.w);
     const TensorCoreModel& model = *FindTensorCoreModel("blackwell.mxf4.f32");
