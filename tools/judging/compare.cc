@@ -72,11 +72,12 @@ void AddCompare(CLI::App& app, int* exit_code) {
       "too.\n"
       "Names may have model., module. or _orig_mod. before them in one dump.\n"
       "Exit code: 0 if all tensors are equal (or accepted), 1 if not, 2 for what cannot be read.\n"
-      "Example: a value, and twice the value\n"
-      "  $ printf '\\200\\077\\000\\100' > a.bf16\n"
-      "  $ printf '\\000\\100\\200\\100' > b.bf16\n"
-      "  $ for x in a b; do fp4lab convert $x.bf16 --shape 1x2 --dtype bf16 --out $x.npy; done\n"
-      "  $ fp4lab compare a.npy b.npy | tail -1\n");
+      "Example: what two formats make of equal numbers\n"
+      "  $ head -c 8192 /dev/zero | tr '\\0' A > x.bf16\n"
+      "  $ for d in nvfp4.te mxfp4.rceil; do fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 "
+      "--dialect $d --out $d.npz > log; fp4lab dequantize $d.npz --out $d.npy > log; done\n"
+      "  $ fp4lab compare nvfp4.te.npy mxfp4.rceil.npy | head -1\n"
+      "  nvfp4.te.npy and mxfp4.rceil.npy: 1 tensor, 0 equal, 1 different");
   command->callback([o, least, exit_code] {
     Comparing(exit_code, [&] { return Run(*o, least->count() == 0); });
   });

@@ -127,7 +127,13 @@ std::size_t ElementsOf(const std::vector<std::size_t>& shape) {
 bool IsEqual(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 // The formats that one dump may have rounded to.
-constexpr std::array kNarrow = {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2};
+struct NarrowFormat {
+  FormatId id;
+  std::string_view name;
+};
+constexpr std::array kNarrow = {
+    NarrowFormat{FormatId::kBF16, "BF16"}, NarrowFormat{FormatId::kFP16, "FP16"},
+    NarrowFormat{FormatId::kE4M3, "E4M3"}, NarrowFormat{FormatId::kE5M2, "E5M2"}};
 bool IsRounded(FormatId format, double from, double to) {
   return std::isfinite(from) &&
          to == static_cast<double>(Decode(format, Encode(format, static_cast<float>(from))));
@@ -201,8 +207,8 @@ std::size_t AddBlock(std::span<const double> x, std::span<const double> y, std::
     p->last_col = std::max(p->last_col, at);
     p->lone_nans += std::isnan(a) != std::isnan(b) ? 1u : 0u;
     for (std::size_t f = 0; f < kNarrow.size(); ++f) {
-      p->second_rounded[f] += IsRounded(kNarrow[f], a, b) ? 1u : 0u;
-      p->rounded[f] += IsRounded(kNarrow[f], b, a) ? 1u : 0u;
+      p->second_rounded[f] += IsRounded(kNarrow[f].id, a, b) ? 1u : 0u;
+      p->rounded[f] += IsRounded(kNarrow[f].id, b, a) ? 1u : 0u;
     }
     if (!std::isfinite(a) || !std::isfinite(b)) continue;
     const double d = std::fabs(a - b);
@@ -315,11 +321,11 @@ class TensorComparer {
 
   std::string Cause() const {
     for (std::size_t f = 0; f < kNarrow.size(); ++f) {
-      const std::string name(Named(kNarrow[f]).short_name);
-      if (all_.second_rounded[f] == all_.different && IsOf(second_, b_, kNarrow[f])) {
+      const std::string name(kNarrow[f].name);
+      if (all_.second_rounded[f] == all_.different && IsOf(second_, b_, kNarrow[f].id)) {
         return "the second is the first in " + name;
       }
-      if (all_.rounded[f] == all_.different && IsOf(first_, a_, kNarrow[f])) {
+      if (all_.rounded[f] == all_.different && IsOf(first_, a_, kNarrow[f].id)) {
         return "the first is the second in " + name;
       }
     }
@@ -380,23 +386,24 @@ class TensorComparer {
       const auto [found, is_new] = places.emplace(x[row], row);
       if (!is_new) found->second = kNone;
     }
-    std::size_t moved = 0, shifted = 0, example = 0, from = 0;
-    std::ptrdiff_t shift = 0;
+    std::size_t moved = 0, example = 0, from = 0;
+    std::map<std::ptrdiff_t, std::size_t> shifts;
     for (std::size_t row = 0; row < y.size(); ++row) {
       if (x[row] == y[row]) continue;
       const auto found = places.find(y[row]);
       if (found == places.end() || found->second == kNone) continue;
-      const auto by = static_cast<std::ptrdiff_t>(row) - static_cast<std::ptrdiff_t>(found->second);
       if (moved++ == 0) {
         example = row;
         from = found->second;
-        shift = by;
       }
-      shifted += by == shift ? 1 : 0;
+      ++shifts[static_cast<std::ptrdiff_t>(row) - static_cast<std::ptrdiff_t>(found->second)];
     }
     if (moved * 2 <= v_.rows_different || moved == 0) return "";
-    if (shifted == moved && moved > 1) {
-      return std::to_string(moved) + " of " + std::to_string(v_.rows) + " rows stand " +
+    const auto [shift, count] =
+        *std::max_element(shifts.begin(), shifts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (count > 1 && count * 10 >= moved * 9) {
+      return std::to_string(count) + " of " + std::to_string(v_.rows) + " rows stand " +
              std::to_string(std::abs(shift)) + (shift > 0 ? " later" : " earlier") +
              " in the second";
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
@@ -313,13 +314,13 @@ class Comparer {
   // The stored number beside the right one, and how the one becomes the other.
   std::string NumberText(float right) const {
     const float stored = numbers_[0];
-    const std::string text = ShortestText(stored) + ", not " + ShortestText(right);
-    for (const FormatId narrow : {FormatId::kBF16, FormatId::kFP16}) {
-      if (stored == Decode(narrow, Encode(narrow, right))) {
-        return text + ", which was rounded to " + std::string(Named(narrow).short_name);
-      }
+    const std::pair<FormatId, const char*> narrow[] = {{FormatId::kBF16, "BF16"},
+                                                       {FormatId::kFP16, "FP16"}};
+    for (const auto& [format, name] : narrow) {
+      if (stored != Decode(format, Encode(format, right))) continue;
+      return ShortestText(stored) + ", which is " + ShortestText(right) + " rounded to " + name;
     }
-    return text;
+    return ShortestText(stored) + ", not " + ShortestText(right);
   }
 
   // The number of elements whose code and whose block's scale are those of the dialect under the

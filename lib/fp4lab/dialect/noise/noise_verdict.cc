@@ -23,17 +23,21 @@ constexpr std::size_t kPeriod = 16;  // columns whose rates are tested apart
 // What noise can make of an element.
 struct Noisy {
   NoisyCodes codes;
-  double above = 0;  // the probability of a magnitude above the likeliest one
+  double above = 0;  // the probability of a code above the likeliest one, as signed numbers
   std::uint8_t likeliest = 0;
   bool negative = false;
+
+  bool IsAbove(std::size_t magnitude) const {
+    return negative ? magnitude < likeliest : magnitude > likeliest;
+  }
 };
 
 Noisy NoisyOf(const AddedNoise& noise, float v) {
   Noisy e{.codes = noise.codes(v)};
   const auto& p = e.codes.probability;
   e.likeliest = static_cast<std::uint8_t>(std::max_element(p.begin(), p.end()) - p.begin());
-  for (std::size_t code = e.likeliest + 1u; code < p.size(); ++code) e.above += p[code];
   e.negative = std::bit_cast<std::uint32_t>(v) >> 31 != 0;
+  for (std::size_t code = 0; code < p.size(); ++code) e.above += e.IsAbove(code) ? p[code] : 0;
   return e;
 }
 
@@ -117,7 +121,7 @@ class Judge {
     for (std::size_t i = 0; i < elements_.size(); ++i) {
       const double p = elements_[i].above;
       if (!IsOpen(p)) continue;
-      const std::uint64_t above = Count(i, [&](auto c) { return c > elements_[i].likeliest; });
+      const std::uint64_t above = Count(i, [&](auto c) { return elements_[i].IsAbove(c); });
       all.Add(p, sample_.outputs.size(), above);
       columns[i % sample_.cols % kPeriod].Add(p, sample_.outputs.size(), above);
     }
@@ -165,7 +169,7 @@ class Judge {
 
  private:
   bool IsAbove(std::span<const std::uint8_t> output, std::size_t i) const {
-    return (output[i] & 7u) > elements_[i].likeliest;
+    return elements_[i].IsAbove(output[i] & 7u);
   }
   template <class Is>
   std::uint64_t Count(std::size_t i, Is is) const {

@@ -2,7 +2,7 @@
 // the codes alone.
 //
 // Statistics, in this order: `codes` (every code can be reached, which is certain), `rates` (how
-// often each magnitude occurs, and how often a code lies above the one without noise: of all
+// often each magnitude occurs, and how often a code lies above the likeliest one: of all
 // elements and by column mod 16), `neighbours` (two elements of a pair of columns lie above it
 // together) and, for several runs, `repetitions` (an element lies above it in two successive runs).
 // Each sum is tested by an exact tail or Chernoff's bound (formats/tail_bounds.h). A correct kernel
