@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fp4lab/checkpoint/decoder.h"
-#include "fp4lab/checkpoint/original/original.h"
+#include "fp4lab/checkpoint/original/row_reader.h"
 
 namespace fp4lab {
 
