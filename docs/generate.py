@@ -1,5 +1,6 @@
 """The pages of the reference, made from the tables of the program: the command line, dialects, recipes, formats,
-published shapes. That of the Python package is made by python_api.py from its docstrings.
+published shapes. That of the Python package is made by python_api.py from its docstrings, that of the C++ headers by
+headers.py from their comments, and those of JSON files by json_keys.py from data/*-keys.json.
 
     python3 docs/generate.py FOLDER
 
@@ -14,6 +15,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import headers  # noqa: E402
+import json_keys  # noqa: E402
 import python_api  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -24,6 +27,10 @@ GENERATED = (
     "reference/formats.md",
     "reference/presets.md",
     "reference/python.md",
+    "reference/study-file.md",
+    "reference/recipe-keys.md",
+    "reference/results.md",
+    "reference/headers.md",
 )
 STAGES = ("format", "tensor scale", "candidates", "block scale", "scale byte", "factor", "element", "zeros", "NaN")
 
@@ -209,7 +216,8 @@ def presets():
 
 def pages():
     """{page of docs/: its text}, one of each in GENERATED."""
-    texts = (cli(), dialects(), recipes(), formats(), presets(), python_api.page())
+    keys = (json_keys.page("study", printed), json_keys.page("recipe"), json_keys.page("results"))
+    texts = (cli(), dialects(), recipes(), formats(), presets(), python_api.page(), *keys, headers.page())
     return dict(zip(GENERATED, texts, strict=True))
 
 

@@ -116,6 +116,8 @@ const NamedFormat& FindOrThrow(const std::string& name) {
   if (const std::optional<FormatId> id = FindFormat(name)) return Named(*id);
   std::vector<std::string> known;
   for (const NamedFormat& f : kFormats) known.emplace_back(f.short_name);
+  const std::vector<std::string> full = NamesOf(kFormats);  // as float4_e2m1fn
+  if (NearNames(name, known).empty() && !NearNames(name, full).empty()) known = full;
   throw Error("--values " + name, "is not a format; " + DidYouMean(name, known));
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/error.h"
@@ -59,6 +60,18 @@ std::string PathOf(const std::vector<const CLI::App*>& given) {
   return path;
 }
 
+// The subcommands below `command` with this name, as they are typed: "fp4lab study watch".
+std::vector<std::string> Elsewhere(const CLI::App& command, const std::string& path,
+                                   const std::string& name) {
+  std::vector<std::string> found;
+  for (const CLI::App* sub : command.get_subcommands({})) {
+    const std::string own = path + " " + sub->get_name();
+    if (sub->get_name() == name) found.push_back(own);
+    for (std::string& below : Elsewhere(*sub, own, name)) found.push_back(std::move(below));
+  }
+  return found;
+}
+
 // One line about the error of the command line. CLI11 reports a missing subcommand before the
 // unknown word in its place, so unknown words are reported first.
 std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
@@ -68,6 +81,11 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (unknown.empty()) return std::string(error.what()) + "; " + help;
   const std::string& word = unknown.front();
+  const bool wants_command = !command->get_subcommands({}).empty();
+  const std::vector<std::string> found = Elsewhere(app, "fp4lab", word);
+  if (wants_command && !found.empty()) {
+    return "\"" + word + "\" is not known here; did you mean \"" + found.front() + "\"?";
+  }
   return "\"" + word + "\" is not known here; " +
          fp4lab::DidYouMean(word.substr(0, word.find('=')),
                             NamesIn(*command, word.starts_with('-')), help);
@@ -110,6 +128,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddImport(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
+  fp4lab::tools::AddKeys(app, &exit_code);
   fp4lab::tools::AddMan(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddParity(app, &exit_code);

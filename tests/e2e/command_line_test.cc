@@ -12,6 +12,12 @@
 namespace fp4lab {
 namespace {
 
+std::string Repeated(const std::string& part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
 TEST_CASE("An invalid command line gives one line and exit code 2", "[e2e]") {
   const std::vector<std::vector<std::string>> lines{{},
                                                     {"nonsense"},
@@ -47,11 +53,24 @@ TEST_CASE("A mistyped subcommand or option is answered with what it may have bee
       {{"verify", "gemm", "--undr=x"}, "\"--undr=x\" is not known here; did you mean \"--under\"?"},
       {{"data", "get", "austen", "twice"},
        "\"twice\" is not known here; see fp4lab data get --help"},
+      {{"watch"}, "\"watch\" is not known here; did you mean \"fp4lab study watch\"?"},
+      {{"study", "recipes"}, "\"recipes\" is not known here; did you mean \"fp4lab recipes\"?"},
       {{"zebra"}, "\"zebra\" is not known here; see fp4lab --help"}};
   for (const auto& line : kLines) {
     const ProcessResult result = RunProgram(line.arguments);
     CHECK(result.exit_code == 2);
     CHECK(result.error == "error: " + line.error + "\n");
+  }
+}
+
+TEST_CASE("A word of thousands of letters does not hide the remedy", "[e2e]") {
+  for (const std::string& word : {std::string(20000, 'a'), "a" + Repeated("\xC3\xA9", 9999)}) {
+    const ProcessResult result = RunProgram({"dialects", word});
+    CHECK(result.exit_code == 1);
+    CHECK(IsOneLine(result.error));
+    CHECK(result.error.size() < 400);
+    CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("..."));
+    CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("`fp4lab dialects` lists them"));
   }
 }
 
@@ -70,6 +89,8 @@ TEST_CASE("A mistyped dialect, recipe, format or key gets a suggestion", "[e2e]"
              ContainsSubstring("did you mean \"te_nvfp4\"?"));
   CHECK_THAT(error({"formats", "--values", "e4m4"}),
              ContainsSubstring("did you mean \"e3m4\" or \"e4m3\"?"));
+  CHECK_THAT(error({"formats", "--values", "float4_e2m1"}),
+             ContainsSubstring("did you mean \"float4_e2m1fn\""));
   CHECK_THAT(error({"train", "--set", "modle.layers=2", "--steps", "1"}),
              ContainsSubstring("unknown key; did you mean \"model\"?"));
   CHECK_THAT(error({"cases", "--level", "thorogh"}),

@@ -176,7 +176,7 @@ void AddCases(std::vector<Call>* calls) {
 void AddProductVerdicts(std::vector<Call>* calls) {
   const Dialect& d = *FindDialect("nvfp4.te");
   for (const NamedInput& input : Inputs()) {
-    const MmaOperand a = MakeMmaOperand(Quantize(input.x.View(), {d}));
+    const MmaOperand a = MakeMmaOperand(d, Quantize(input.x.View(), {d}));
     const Accumulation& under = *FindAccumulation("blackwell.mxf4.f32");
     Matrix<float> product(a.rows, a.rows);
     GemmAs(*FindAccumulation("fp32-blocks"), a, a, {.alpha = 0.7f}, product.View());

@@ -8,7 +8,7 @@ were last counted: with FP4LAB_APPROVE=1 a row is lowered to what the page is to
 
 A sentence ends at a full stop, a question or exclamation mark, or with its paragraph, item or cell. Code counts as one
 word, an interval in brackets as none. Cells of tables do not count in the mean. Tables that studies/results/tables.py
-makes are left out.
+or fp4lab bench makes are left out.
 """
 
 import json
@@ -42,7 +42,11 @@ RIGHT = re.compile(
     r"|runs a "
 )  # a verb
 
-MADE = re.compile(r"^<!-- table .*?^<!-- end of table -->", re.DOTALL | re.MULTILINE)
+MADE = re.compile(
+    r"^<!-- table .*?^<!-- end of table -->|"
+    r"^<!-- fp4lab bench --markdown: begin -->.*?^<!-- fp4lab bench --markdown: end -->",
+    re.DOTALL | re.MULTILINE,
+)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 INDENTED = re.compile(r"^    .*$", re.MULTILINE)
 END = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=[A-Z0-9`*\[(\"'>_])")

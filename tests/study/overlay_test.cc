@@ -1,6 +1,8 @@
 #include "fp4lab/study/report/figures/overlay.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -127,6 +129,43 @@ TEST_CASE("The figure of training names a curve as the reader's own", "[study]")
   CHECK_THAT(figure.embedded, !ContainsSubstring("9000000000"));  // beyond the study's tokens
   CHECK_THAT(figure.caption, ContainsSubstring("<mine>, 2 of 4 points in this range of tokens"));
   CHECK_THAT(DrawTraining(results).caption, !ContainsSubstring("reader"));
+  // Its difference to the reference has a panel of its own, with its name at the end of the line.
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  CHECK(count(figure.embedded, "data-values") ==
+        count(DrawTraining(results).embedded, "data-values") + 2);
+  CHECK(count(figure.embedded, "class=\"key\" data-series=\"&lt;mine&gt; (your own curve)\"") == 1);
+  const std::string& reference = results.question.reference;
+  CHECK_THAT(figure.embedded, ContainsSubstring("minus " + reference + ", nats"));
+  CHECK_THAT(figure.caption, ContainsSubstring("Below: their differences to " + reference));
+  CHECK_THAT(DrawTraining(results).embedded, !ContainsSubstring("minus " + reference));
+}
+
+TEST_CASE("A curve that is the reference's own differs from it by nothing", "[study]") {
+  const Results results = ReadResults(SyntheticResults({.seeds = 2}), "test.json");
+  Overlay overlay{"same", {}, {}};
+  std::map<std::int64_t, std::vector<double>> losses;
+  for (const RunResult& run : results.runs) {
+    if (run.arm != results.question.reference) continue;
+    for (const CurvePoint& point : run.curve) losses[point.tokens].push_back(point.loss);
+  }
+  for (const auto& [tokens, of] : losses) {
+    overlay.tokens.push_back(static_cast<double>(tokens));
+    overlay.loss.push_back(Summarize(of).mean + 0.5);
+  }
+  const std::string drawn = DrawTraining(results, {overlay}).embedded;
+  const std::size_t at = drawn.rfind("data-values=\"");
+  REQUIRE(at != drawn.npos);
+  const std::string values = drawn.substr(at, drawn.find(">", at) - at);
+  std::size_t points = 0;
+  for (std::size_t i = 0; (i = values.find(" at ", i)) != values.npos; ++i) {
+    CHECK(values.substr(i - 6, 6) == "0.5000");
+    ++points;
+  }
+  CHECK(points > 3);
 }
 
 TEST_CASE("A curve needs a study with training curves", "[study]") {

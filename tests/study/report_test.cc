@@ -495,6 +495,7 @@ TEST_CASE("The page has every diagnostic of every operand, and says which the fi
   CHECK(std::isnan(older.Find("nvfp4", 1)->tensors[0].values["clip_percent"]));
   html = ReportHtml(older, Analyze(older, 10));
   CHECK(html.find("Missing in this file of fp4lab " + older.version + ": clipped.") != html.npos);
+  CHECK(html.find("<th>clipped") == html.npos);  // no column of nothing but dashes
 }
 
 TEST_CASE("The costs are an arm's products, their time, and their time to an equal loss",

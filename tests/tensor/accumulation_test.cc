@@ -20,8 +20,9 @@ namespace {
 
 MmaOperand Quantized(const char* format, std::uint64_t seed, std::size_t rows, std::size_t cols) {
   const Matrix<float> x = NormalMatrix(seed, rows, cols);
-  return MakeMmaOperand(
-      Quantize(x.View(), {.dialect = *FindDialect(format), .amax = TensorAmax(x.View())}));
+  const Dialect& dialect = *FindDialect(format);
+  return MakeMmaOperand(dialect,
+                        Quantize(x.View(), {.dialect = dialect, .amax = TensorAmax(x.View())}));
 }
 
 Matrix<float> ProductUnder(const char* name, const MmaOperand& a, const MmaOperand& b,

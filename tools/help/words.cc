@@ -17,6 +17,7 @@
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/start/presets.h"
 #include "tools/help/completion.h"
+#include "tools/keys_text.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -48,13 +49,14 @@ struct Words {
   std::vector<std::string> (*list)();
 };
 
-constexpr std::array<Words, 11> kWords = {{
+constexpr std::array<Words, 12> kWords = {{
     {"CORPUS", Corpora},
     {"DIALECT", [] { return NamesOf(Dialects()); }},
     {"FORMAT", ShortNames},
     {"PRESET", [] { return NamesOf(Presets()); }},
     {"RECIPE", AllRecipes},
     {"SHELL", [] { return NamesOf(kShells); }},
+    {"TABLE", [] { return NamesOf(KeyTables()); }},
     {"--family", [] { return NamesOf(CaseFamilies()); }},
     {"--deviation", [] { return NamesOf(Deviations()); }},
     {"--codes-order", [] { return NamesOf(kCodeOrders); }},

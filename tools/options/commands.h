@@ -26,6 +26,7 @@ void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
 void AddImport(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
+void AddKeys(CLI::App& app, int* exit_code);
 // As AddCompletion.
 void AddMan(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);

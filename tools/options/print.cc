@@ -1,5 +1,6 @@
 #include "tools/options/print.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -30,6 +31,30 @@ void Write(std::string_view text, std::FILE* file) {
   file == stdout ? EndWorking() : HideWorking();
   const std::string printable = PrintableLines(text);
   std::fwrite(printable.data(), 1, printable.size(), file);
+}
+
+// The text with the middle of words left out that no reader would follow: a typed value of
+// thousands of letters fills a terminal and hides the remedy behind it. Paths of usual length stay
+// whole.
+std::string WithShortWords(const std::string& text) {
+  constexpr std::size_t kMost = 400, kFront = 150, kBack = 50;
+  const auto starts_letter = [&](std::size_t i) { return (text[i] & 0xC0) != 0x80; };  // of UTF-8
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    std::size_t front = end, back = end;
+    if (end - at > kMost) {
+      for (front = at + kFront; !starts_letter(front); --front) {
+      }
+      for (back = end - kBack; !starts_letter(back); ++back) {
+      }
+    }
+    result += text.substr(at, front - at);
+    if (back > front) result += "..." + text.substr(back, end - back);
+    if (end < text.size()) result += ' ';
+    at = end + 1;
+  }
+  return result;
 }
 
 }  // namespace
@@ -72,7 +97,9 @@ std::string TextOf(const std::exception& error) {
   return error.what();
 }
 
-void PrintError(std::string_view problem) { Note("error: %s\n", Printable(problem).c_str()); }
+void PrintError(std::string_view problem) {
+  Note("error: %s\n", WithShortWords(Printable(problem)).c_str());
+}
 
 void FlushStandardOutput() {
   errno = 0;

@@ -53,7 +53,9 @@ DataConfig ReadDataConfig(const Json& json, const std::string& where) {
     throw Error(where, "only one of \"source\", \"text\" and \"tokens\" can be the corpus");
   }
   DataConfig config;
-  if (object.Has("order_seed")) object.Read("order_seed", &config.order_seed.emplace());
+  if (object.Member("order_seed") != nullptr) {
+    object.Read("order_seed", &config.order_seed.emplace());
+  }
   if (object.Has("tokens")) {
     ReadTokens(object, &config);
   } else if (object.Has("text")) {

@@ -178,7 +178,7 @@ void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view op
 
 // Reads "delayed_scaling", which holds for all operands with one tensor scale.
 void ReadDelayedScaling(JsonObject* o, LinearRecipe* linear) {
-  if (!o->Has("delayed_scaling")) return;
+  if (o->Member("delayed_scaling") == nullptr) return;
   DelayedScaling delayed;
   ReadDelayed(o, &delayed);
   bool any = delayed.length == 0;
@@ -214,7 +214,7 @@ void ReadAccumulation(JsonObject* o, LinearRecipe* linear) {
   if (json == nullptr) return;
   JsonObject members(*json, o->Where("accumulation"));
   const auto read = [&](std::string_view key, GemmRecipe* gemm) {
-    if (!members.Has(key)) return;
+    if (members.Member(key) == nullptr) return;
     std::string name;
     members.Read(key, &name);
     gemm->accumulation = name == kInBlocks ? nullptr : FindAccumulation(name);

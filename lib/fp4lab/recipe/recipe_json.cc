@@ -153,7 +153,7 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
     throw Error(o.Where("from"), "must be \"tensor\" or \"fprop\"");
   }
   operand->from_fprop = from == "fprop";
-  if (o.Has("delayed_scaling")) ReadDelayed(&o, &operand->delayed);
+  if (o.Member("delayed_scaling") != nullptr) ReadDelayed(&o, &operand->delayed);
   if (operand->delayed.length > 0 && !CanBeDelayed(*operand)) {
     throw Error(o.Where("delayed_scaling"), "is for formats with one scale for the tensor");
   }

@@ -19,8 +19,8 @@ constexpr std::array kKeys = {
                "the format of block scales; `fp32` is not rounded, `bf16` is numbers of BF16, and "
                "both have no tensor scale"},
     DialectKey{"rule", "`nvfp4`, `floor`, `ceil`, `rceil`, `even`, `tensor`",
-               "all formulas of that scale rule at once; when absent, those of `like`, or, if "
-               "`scale` asks for the other kind of scales, `rceil` for E8M0 and `nvfp4` else"},
+               "all formulas of that scale rule at once. When absent, those of `like`; if `scale` "
+               "asks for the other kind of scales, `rceil` for E8M0 and `nvfp4` else"},
     DialectKey{"block", "`[1, N]` or `[N, N]`, N = 8, 16 .. 128; `[0, 0]`; `[1, 0]`",
                "rows and columns that share a scale; `[0, 0]` is one scale per tensor, `[1, 0]` "
                "one per row"},

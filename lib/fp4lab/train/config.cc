@@ -370,6 +370,7 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   const Json json = WithNamedModel(given, where);
   ModelConfig c;
   JsonObject o(json, where);
+  for (const char* read_before : {"preset", "from"}) o.Member(read_before);  // for a typo's remedy
   o.Read("layers", &c.layers);
   o.Read("d_model", &c.d_model);
   o.Read("heads", &c.heads);

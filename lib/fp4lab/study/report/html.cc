@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kStyle = R"(
 :root{color-scheme:light;--ink:#1f2430;--soft:#5d6572;--line:#dfe3e9;--paper:#fff;--tint:#f4f5f8;
---good:#00694f;--bad:#b3261e;--open:#7a5b00;--ring:#0072b2}
+--good:#0060a8;--bad:#b34700;--open:#5d6572;--ring:#0072b2}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 "Helvetica Neue",Helvetica,Arial,
 "Liberation Sans",sans-serif;overflow-wrap:break-word}
@@ -32,10 +32,13 @@ figcaption{margin-top:6px;max-width:780px}
 .plot{overflow-x:auto}
 table{border-collapse:collapse;font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:0 0 6px}
+caption span{position:sticky;left:0;display:inline-block;max-width:min(780px,calc(100vw - 48px))}
 th,td{padding:5px 14px 5px 0;text-align:right;vertical-align:top;white-space:nowrap;
 border-bottom:1px solid var(--line)}
 th{color:var(--soft);font-weight:600}
+.scroll th:first-child,.scroll td:first-child{position:sticky;left:0;background:var(--paper)}
 th.text,td.text{text-align:left}td.wrap{white-space:normal;min-width:220px}
+.held::before{content:"\2713\A0"}.failed::before{content:"\2717\A0"}.open::before{content:"?\A0"}
 .held{color:var(--good);font-weight:600}.failed{color:var(--bad);font-weight:600}
 .open{color:var(--open);font-weight:600}.muted{color:var(--soft)}
 .warning{border-left:4px solid var(--bad);padding:8px 14px;background:var(--tint);margin:16px 0}
@@ -47,24 +50,26 @@ border-radius:8px}
 button{font:inherit;font-size:12px;line-height:1;min-width:30px;padding:6px 8px;color:var(--soft);
 background:var(--paper);border:1px solid var(--line);border-radius:6px;cursor:pointer}
 button:hover{color:var(--ink);border-color:var(--soft)}body>.bar button{font-size:16px}
-.key{cursor:pointer}.key.off{opacity:.35}.series.off{display:none}
+.names{display:none}
+.key{cursor:pointer}.key.off,.names .off{opacity:.35}.series.off{display:none}
 .key:focus{outline:none}.key:focus-visible{outline:2px solid var(--ring);outline-offset:2px}
 .ring{fill:none;stroke:var(--ring);stroke-width:2;pointer-events:none}
 .tip{position:fixed;z-index:1;max-width:min(340px,calc(100vw - 8px));padding:6px 10px;
 font-size:13px;line-height:1.4;color:var(--paper);background:var(--ink);border-radius:6px;
 pointer-events:none;font-variant-numeric:tabular-nums}
 [hidden]{display:none}
-@media (max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.card b{font-size:22px}
+@media (max-width:640px){.names{display:flex;flex-wrap:wrap;gap:6px;margin:0 0 8px}
+main{padding:20px 14px 48px}h1{font-size:22px}.card b{font-size:22px}
 figure .bar{position:static;margin-top:8px}button{padding:9px 12px}}
-@media print{body{font-size:11pt}main{max-width:none;padding:0}.bar,.tip,.ring,.needs-script{display:none}
+@media print{body{font-size:11pt}main{max-width:none;padding:0}.bar,.names,.tip,.ring,.needs-script{display:none}
 figure,.card,tr,h1+p,.warning{break-inside:avoid}h1,h2,h3,caption{break-after:avoid}h1.study{break-before:page}
-figure svg{min-width:0;max-height:22cm}.scroll,.plot,pre{overflow:visible}
+figure svg{min-width:0;max-height:22cm}.scroll,.plot,pre{overflow:visible}.scroll th:first-child,.scroll td:first-child{position:static}
 table{font-size:8pt}th,td{padding-right:8px;white-space:normal}pre{white-space:pre-wrap}}
 )";
 
 constexpr std::string_view kDarkStyle = R"(
 :root{color-scheme:dark;--ink:#e8eaee;--soft:#a4acb9;--line:#2f3641;--paper:#14171c;--tint:#1b2027;
---good:#2ecc9f;--bad:#ff8a80;--open:#e6b422;--ring:#4fb0ea}
+--good:#63b8f2;--bad:#f0a04b;--open:#a4acb9;--ring:#4fb0ea}
 )";
 
 // Dark colours are for screens, so that paper has the light ones. The page's script changes the
@@ -95,7 +100,7 @@ std::string Row(const std::string& tag, const std::vector<std::string>& cells,
 
 std::string HtmlTable::Html() const {
   std::string text = "<div class=\"scroll\"><table>\n";
-  if (!caption.empty()) text += "<caption>" + EscapedMarkup(caption) + "</caption>\n";
+  if (!caption.empty()) text += "<caption><span>" + EscapedMarkup(caption) + "</span></caption>\n";
   text += "<thead>" + Row("th", head, text_columns) + "</thead>\n<tbody>\n";
   for (const auto& row : rows) text += Row("td", row, text_columns);
   return text + "</tbody></table></div>\n";

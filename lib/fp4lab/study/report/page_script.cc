@@ -93,6 +93,11 @@ all(document, 'figure[data-file]').forEach(figure => {
   svg.addEventListener('pointerdown', point);
   svg.addEventListener('pointerleave', e => { if (e.pointerType === 'mouse') hide(); });
 
+  // On a narrow screen the ends of lines, where their names are, may be out of view: the names stand
+  // above the figure, too, as buttons.
+  const names = make('div', figure, {class: 'names f4'}), named = new Map();
+  figure.prepend(names);
+
   // Keys: a click or Enter hides or shows the series, arrows walk through its points.
   const moves = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1};
   all(svg, '.key').forEach(key => {
@@ -103,9 +108,15 @@ all(document, 'figure[data-file]').forEach(figure => {
       const hidden = !off.delete(name) && !!off.add(name);
       all(svg, '.series, .key').filter(g => g.dataset.series === name)
         .forEach(g => g.classList.toggle('off', hidden));
-      key.setAttribute('aria-pressed', !hidden);
+      for (const each of [key, named.get(name)]) each.setAttribute('aria-pressed', !hidden);
+      named.get(name).classList.toggle('off', hidden);
       hide();
     };
+    const colour = [key, ...key.children].flatMap(e => [...e.classList]).find(c => /^s\d$/.test(c));
+    if (!named.has(name)) {
+      named.set(name, make('button', names, {type: 'button', class: colour || '', 'aria-pressed': true}, name));
+      named.get(name).addEventListener('click', () => toggle());
+    }
     set(key, {tabindex: 0, role: 'button', 'aria-label': name, 'aria-pressed': true});
     key.addEventListener('click', toggle);
     key.addEventListener('blur', hide);

@@ -57,7 +57,7 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
   CheckName(name, where);
   Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule, 0};
   JsonObject o(json, where);
-  arm.start = o.Has("start") ? ReadStartKey(&o) : base.start;
+  arm.start = o.Member("start") != nullptr ? ReadStartKey(&o) : base.start;
   if (const Json* model = o.Member("model")) {
     JsonObject(*model, o.Where("model"));
     Json merged = IsNamedModel(*model) ? NamedModelOfArm(*model, base.model, o.Where("model"))

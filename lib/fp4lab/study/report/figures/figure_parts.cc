@@ -31,6 +31,13 @@ double LegendBottom(double width, const std::vector<LegendEntry>& entries) {
   return DrawLegend(&nowhere, width, entries);
 }
 
+double RoomForNames(const std::vector<std::string>& names) {
+  constexpr double kWider = 1.25;
+  double widest = 60;
+  for (const std::string& name : names) widest = std::max(widest, TextWidth(name, 13) * kWider);
+  return widest + 26;
+}
+
 Axis BudgetAxis(const Results& results, double share, double last) {
   const auto first = static_cast<double>(results.budgets.front());
   const double range = last > first ? std::log(last / first) : 1;

@@ -29,6 +29,10 @@ double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entrie
 // The y that DrawLegend returns, without drawing.
 double LegendBottom(double width, const std::vector<LegendEntry>& entries);
 
+// The px that names at the ends of lines take on the right of a panel, in bold fonts wider than
+// Helvetica, too.
+double RoomForNames(const std::vector<std::string>& names);
+
 // A logarithmic axis with a tick at each budget, and tokens per block parameter under it; `share`
 // of the axis stays free before the first budget and behind `last` tokens, the last budget or less.
 Axis BudgetAxis(const Results& results, double share, double last);

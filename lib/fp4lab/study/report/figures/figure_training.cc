@@ -89,6 +89,32 @@ Axis TokenAxis(double last) {
   return axis;
 }
 
+// The curve's mean loss at `tokens`, linear between its points; NaN beyond them.
+double LossAt(const MeanCurves& curve, double tokens) {
+  const auto next = std::lower_bound(curve.tokens.begin(), curve.tokens.end(), tokens);
+  if (next == curve.tokens.end()) return NAN;
+  const auto i = static_cast<std::size_t>(next - curve.tokens.begin());
+  if (*next == tokens) return curve.loss[i];
+  if (i == 0) return NAN;
+  const double share = (tokens - curve.tokens[i - 1]) / (*next - curve.tokens[i - 1]);
+  return curve.loss[i - 1] + share * (curve.loss[i] - curve.loss[i - 1]);
+}
+
+// The overlay's losses less the curve's at the same tokens.
+std::vector<double> GapTo(const MeanCurves& curve, const Overlay& overlay) {
+  std::vector<double> gap;
+  for (std::size_t i = 0; i < overlay.tokens.size(); ++i) {
+    gap.push_back(overlay.loss[i] - LossAt(curve, overlay.tokens[i]));
+  }
+  return gap;
+}
+
+double LastFinite(const std::vector<double>& values) {
+  const auto found = std::find_if(values.rbegin(), values.rend(),
+                                  [](double value) { return std::isfinite(value); });
+  return found == values.rend() ? NAN : *found;
+}
+
 void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
                const std::vector<double>& y, const std::string& style, const std::string& arm) {
   std::vector<Dot> line;
@@ -123,7 +149,8 @@ std::size_t DrawnPoints(const Results& results, const Overlay& overlay) {
 
 Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays) {
   const IeeeArithmetic ieee;
-  constexpr double kWidth = 760, kPanelWidth = 274, kPanelHeight = 250;
+  constexpr double kWidth = 760, kLeft = 84, kBetween = 98, kTop = 62;
+  constexpr double kHeight = 250, kOwnHeight = 150, kAxis = 60;
   const std::vector<std::size_t> series = SeriesOf(results);
   const std::string& reference = results.question.reference;
   Figure figure{
@@ -136,47 +163,70 @@ Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays
           "the decay.",
       "", ""};
   std::vector<MeanCurves> curves;
-  std::vector<LegendEntry> entries;
-  std::vector<double> losses, gaps = {0};
+  std::vector<double> losses, gaps = {0}, own_gaps;
   const double last = LastCurveTokens(results);
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    entries.push_back({results.arms[arm], series[arm], series[arm]});
     curves.push_back(ShownCurves(results, results.arms[arm]));
     losses.insert(losses.end(), curves[arm].loss.begin(), curves[arm].loss.end());
     gaps.insert(gaps.end(), curves[arm].gap.begin(), curves[arm].gap.end());
   }
+  const MeanCurves base = CurvesOf(results, reference);  // not smoothed, as overlays are not
   std::vector<Overlay> own;
+  std::vector<std::vector<double>> own_gap;
   for (std::size_t i = 0; i < overlays.size(); ++i) {
     own.push_back(ShownOverlay(overlays[i], last));
-    entries.push_back({own[i].label, SeriesOfOverlay(i), SeriesOfOverlay(i)});
+    own_gap.push_back(GapTo(base, own[i]));
+    own_gaps.insert(own_gaps.end(), own_gap[i].begin(), own_gap[i].end());
     losses.insert(losses.end(), own[i].loss.begin(), own[i].loss.end());
     figure.caption += i == 0 ? " Dashed: curves of the reader, not of fp4lab, as given: " : "; ";
     figure.caption += overlays[i].label + ", " + std::to_string(own[i].loss.size()) + " of " +
                       CountText(overlays[i].loss.size(), "point") + " in this range of tokens";
   }
   if (!own.empty()) {
-    figure.caption +=
-        ". Another model, text or vocabulary makes their level another; compare shapes.";
+    figure.caption += ". Below: their differences to " + reference +
+                      "'s curve, which is read between its points. Another model, text or "
+                      "vocabulary makes their level another; compare shapes.";
   }
-  const double top = LegendBottom(kWidth, entries);
-  Svg svg(kWidth, top + kPanelHeight + 60, figure.title, figure.caption);
+  // Names stand at the ends of the differences, which lie apart where the losses do not.
+  const double names = RoomForNames(results.arms), room = kWidth - kLeft - kBetween - names;
+  Svg svg(kWidth, kTop + kHeight + kAxis + (own.empty() ? 0 : kOwnHeight + kAxis + 20),
+          figure.title, figure.caption);
   DrawTitle(&svg, figure.title, results);
-  DrawLegend(&svg, kWidth, entries);
-  const Panel left(&svg, {84, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
+  const Panel left(&svg, {kLeft, kTop, room / 2, kHeight}, TokenAxis(last),
                    Labelled(AxisAround(losses, 0.04, 6), "loss, nats per token"));
-  const Panel right(&svg, {456, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
+  const Panel right(&svg, {kLeft + room / 2 + kBetween, kTop, room / 2, kHeight}, TokenAxis(last),
                     Labelled(AxisAround(gaps, 0.06, 6), "difference to " + reference + ", nats"));
   right.HorizontalLine(0, "zero");
   for (std::size_t i = 0; i < own.size(); ++i) {
     DrawCurve(&svg, left, own[i].tokens, own[i].loss,
               SeriesClass(SeriesOfOverlay(i)) + " thin dash", own[i].label);
   }
+  std::vector<Panel::EndLabel> labels;
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const std::string style = SeriesClass(series[arm]) + " thin";
-    DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style, results.arms[arm]);
-    if (results.arms[arm] == reference) continue;
-    DrawCurve(&svg, right, curves[arm].tokens, curves[arm].gap, style, results.arms[arm]);
+    const std::string style = SeriesClass(series[arm]) + " thin", &name = results.arms[arm];
+    DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style, name);
+    if (name != reference) {
+      DrawCurve(&svg, right, curves[arm].tokens, curves[arm].gap, style, name);
+    }
+    const double end = name == reference ? 0 : LastFinite(curves[arm].gap);
+    if (!curves[arm].loss.empty() && std::isfinite(end)) labels.push_back({end, name, series[arm]});
   }
+  right.EndLabels(labels, last);
+  if (own.empty()) return Finished(std::move(figure), svg);
+  std::vector<std::string> own_names;
+  for (const Overlay& overlay : own) own_names.push_back(overlay.label);
+  const Panel below(
+      &svg,
+      {kLeft, kTop + kHeight + kAxis + 20, kWidth - kLeft - RoomForNames(own_names), kOwnHeight},
+      TokenAxis(last), Labelled(AxisAround(own_gaps, 0.08, 4), "minus " + reference + ", nats"));
+  labels.clear();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    DrawCurve(&svg, below, own[i].tokens, own_gap[i],
+              SeriesClass(SeriesOfOverlay(i)) + " thin dash", own[i].label);
+    const double end = LastFinite(own_gap[i]);
+    if (std::isfinite(end)) labels.push_back({end, own[i].label, SeriesOfOverlay(i)});
+  }
+  below.EndLabels(labels, last);
   return Finished(std::move(figure), svg);
 }
 

@@ -16,14 +16,8 @@ constexpr double kWidth = 760, kHeight = 440;
 constexpr double kLeft = 84, kTop = 62, kPanelHeight = 300;
 constexpr int kDigits = 6;  // of losses and gaps in the titles of marks
 
-// The panel leaves room on its right for the arms' names, in bold fonts wider than Helvetica, too.
 Box PanelBox(const Results& results) {
-  constexpr double kWider = 1.25;
-  double widest = 60;
-  for (const std::string& arm : results.arms) {
-    widest = std::max(widest, TextWidth(arm, 13) * kWider);
-  }
-  return {kLeft, kTop, kWidth - kLeft - widest - 26, kPanelHeight};
+  return {kLeft, kTop, kWidth - kLeft - RoomForNames(results.arms), kPanelHeight};
 }
 
 // The horizontal offset, px, of the marks of arm i of n from the budget's tick.

@@ -1,5 +1,6 @@
 #include "fp4lab/study/report/tables/cost_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -154,7 +155,10 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
   table.head = {"arm"};
   for (const int width : bits) table.head.push_back(std::to_string(width) + " bits");
   table.head.insert(table.head.end(), {"time", "tokens", "time to equal loss"});
-  const std::string eight = EightBitArm(results, known);
+  // S* is of arms with 4-bit products against one of 8 bits; without both there is none.
+  const bool any_four = std::any_of(known.begin(), known.end(),
+                                    [](const auto& arm) { return arm.second.contains(4); });
+  const std::string eight = any_four ? EightBitArm(results, known) : "";
   if (!eight.empty()) {
     table.head.insert(table.head.end(), {"S*", "pays at a step so much faster"});
   }

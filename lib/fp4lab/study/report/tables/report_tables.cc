@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
@@ -285,6 +287,29 @@ std::map<std::string, int> RunsByProcessors(const Results& results) {
   return runs;
 }
 
+std::string DurationText(double seconds) {
+  if (seconds < 90) return Fixed(seconds, 0) + " s";
+  return seconds < 5400 ? Fixed(seconds / 60, 1) + " min" : Fixed(seconds / 3600, 1) + " h";
+}
+
+// "20 min in 12 runs, 1.7 min each in the median, 20k tokens per second".
+std::string TimeText(const Results& results) {
+  std::vector<double> seconds, speeds;
+  for (const RunResult& run : results.runs) {
+    seconds.push_back(run.seconds);
+    speeds.push_back(run.tokens_per_second);
+  }
+  const auto median = [](std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  };
+  const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  return DurationText(all) + " in " + CountText(results.runs.size(), "run") + ", " +
+         DurationText(median(seconds)) + " each in the median, " + TokensText(median(speeds)) +
+         " tokens per second";
+}
+
 }  // namespace
 
 std::string OperandTable(const Results& results) {
@@ -300,15 +325,19 @@ std::string OperandTable(const Results& results) {
   std::vector<std::string> absent;
   for (const Diagnostic& diagnostic : Diagnostics()) {
     const std::string label(diagnostic.label);
+    if (!results.Has(diagnostic)) {
+      absent.push_back(label);
+      continue;
+    }
     table.head.push_back(EscapedMarkup(LabelWithUnit(diagnostic)));
     notes += EscapedMarkup(label + ": " + std::string(diagnostic.definition) + ". " +
                            std::string(diagnostic.reading) + " ");
-    if (!results.Has(diagnostic)) absent.push_back(label);
   }
   for (const OperandGroup& group : groups) {
     std::vector<std::string> row = {EscapedMarkup(group.arm),
                                     EscapedMarkup(group.gemm + " " + group.operand)};
     for (const Diagnostic& diagnostic : Diagnostics()) {
+      if (!results.Has(diagnostic)) continue;
       row.push_back(DiagnosticText(diagnostic, MeanOf(group, diagnostic)));
     }
     table.rows.push_back(std::move(row));
@@ -378,7 +407,10 @@ std::string LossTable(const Results& results, const Analysis& analysis) {
       }
       table.rows.push_back(std::move(row));
     }
-    html += table.Html();
+    html += precision == Precision::kTraining
+                ? table.Html()
+                : "<details><summary>Losses in high precision</summary>\n" + table.Html() +
+                      "</details>\n";
   }
   return html;
 }
@@ -440,6 +472,8 @@ std::string SetupTables(const Results& results) {
   for (const auto& [arm, fingerprint] : results.numerics.items()) {
     if (fingerprint.is_string()) add("numerics", arm + ": " + fingerprint.get<std::string>());
   }
+  add("training time", TimeText(results));
+  if (RunsByProcessors(results).empty()) add("device", study.value("device", "cpu"));
   for (const auto& [processors, runs] : RunsByProcessors(results)) {
     add("GPU", processors + ": " + std::to_string(runs) + (runs == 1 ? " run" : " runs"));
   }
@@ -489,10 +523,14 @@ std::string NotesHtml(const Results& results, const Analysis& analysis) {
         "says. Kinds add in orders of their own, so a run on another kind is another sample of its "
         "rounding.</p>\n";
   }
+  std::map<std::string, std::vector<std::string>> floors;  // of each twin, a text per budget
   for (const NullFloor& floor : analysis.null_floor) {
-    html += "<p>Noise floor at " + Tokens(floor.tokens) + ": " + EscapedMarkup(floor.arm) +
-            ", a twin of the reference, differs from it by " + Signed(floor.summary.mean, 4) +
-            " nats in the mean, s.d. " + Fixed(floor.summary.deviation, 4) +
+    floors[floor.arm].push_back(Signed(floor.summary.mean, 4) + " nats (s.d. " +
+                                Fixed(floor.summary.deviation, 4) + ") at " + Tokens(floor.tokens));
+  }
+  for (const auto& [arm, texts] : floors) {
+    html += "<p>Noise floor: " + EscapedMarkup(arm) +
+            ", a twin of the reference, differs from it by " + Joined(texts, ", ") +
             ". Smaller gaps are not significant.</p>\n";
   }
   return html;
