@@ -113,6 +113,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddCheck(app, &exit_code);
+  fp4lab::tools::AddCompare(app, &exit_code);
   fp4lab::tools::AddCompletion(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddCrosscheck(app, &exit_code);

@@ -135,8 +135,9 @@ TEST_CASE("fp4lab check --original: a swizzled file under names that are linear"
   CHECK(list.output == "l (modelopt)\n");
 }
 
-TEST_CASE("The example in the help of check prints what it says", "[e2e]") {
+TEST_CASE("The examples in the help of check and compare print what they say", "[e2e]") {
   CheckHelpExamples({"check"});
+  CheckHelpExamples({"compare"});
 }
 
 }  // namespace

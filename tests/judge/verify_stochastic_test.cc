@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/values.h"
@@ -76,8 +77,11 @@ TEST_CASE("A dialect that rounds to nearest is referred to its stochastic siblin
   for (const Dialect& d : Dialects()) {
     CAPTURE(d.name);
     const Dialect* sibling = StochasticSibling(d);
-    if (sibling != nullptr) CHECK((IsStochastic(*sibling) && sibling->element == d.element));
-    if (IsStochastic(d)) {
+    const auto is_random = [](const Dialect& row) {
+      return IsStochastic(row) || FindAddedNoise(row.name) != nullptr;
+    };
+    if (sibling != nullptr) CHECK((is_random(*sibling) && sibling->element == d.element));
+    if (is_random(d)) {
       CHECK_NOTHROW(RequireStochastic(d, "dialect"));
       continue;
     }

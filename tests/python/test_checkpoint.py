@@ -84,3 +84,25 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / "b.safetensors").write_bytes(b"damaged")
     with pytest.raises(fp4lab.Error, match="is not a safetensors file"):
         fp4lab.check_checkpoint(tmp_path / "b.safetensors")
+
+
+def test_two_dumps(tmp_path):
+    x = weights()
+    np.savez(tmp_path / "a.npz", **{"layers.0.out": x, "layers.1.out": x, "ids": np.arange(4)})
+    (tmp_path / "b").mkdir()
+    np.save(tmp_path / "b" / "layers.0.out.npy", x)
+    np.save(tmp_path / "b" / "layers.1.out.npy", np.float32(1.5) * x)
+    np.save(tmp_path / "b" / "ids.npy", np.arange(4))
+    report = fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b")
+    assert report["first_different"] == "layers.1.out" and not report["accepted"]
+    by_name = {t["name"]: t for t in report["tensors"]}
+    assert by_name["ids"]["equal"] and by_name["layers.0.out"]["equal"]
+    assert by_name["layers.1.out"]["cause"].startswith("the first is 0.666667 times the second")
+    assert fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", least_sqnr=6)["accepted"]
+    names = {"layers.*.out": "layers.*.out", "ids": "layers.0.out"}
+    report = fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", names=names)
+    assert report["tensors"][0]["second_name"] == "layers.0.out" and report["tensors"][0]["problem"]
+    with pytest.raises(fp4lab.Error, match="as many"):
+        fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "b", names={"a.*": "b"})
+    with pytest.raises(fp4lab.Error, match="is not there"):
+        fp4lab.compare_dumps(tmp_path / "a.npz", tmp_path / "none.npy")

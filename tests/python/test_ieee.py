@@ -97,6 +97,13 @@ def checked(tmp):
     return json.dumps(fp4lab.check_checkpoint(path, original=original))
 
 
+def compared(tmp):
+    paths = [os.path.join(tmp, name) for name in ("first.npy", "second.npy")]
+    for path, name in zip(paths, ("wide", "tiny")):
+        np.save(path, INPUTS[name])
+    return json.dumps(fp4lab.compare_dumps(*paths))
+
+
 def message_of(function):
     try:
         function()
@@ -157,6 +164,7 @@ def calls(tmp):
         "accumulations": fp4lab.accumulations,
         "recipes": fp4lab.recipes,
         "check_checkpoint": lambda: checked(tmp),
+        "compare_dumps": lambda: compared(tmp),
         "parity": lambda: json.dumps(fp4lab.parity(*RUNS)),
         "check_dialects": lambda: str(fp4lab.check_dialects(["mxfp4.floor"])),
         "QTensor.dequantize": lambda: [q(d, name).dequantize(t) for d in DIALECTS for name in INPUTS

@@ -2,16 +2,15 @@
 // wrong.
 #include "fp4lab/checkpoint/check.h"
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "fp4lab/exchange/stored_file.h"
+#include "tools/judging/progress_of_bytes.h"
+#include "tools/judging/read_npz.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/print.h"
-#include "tools/options/status_line.h"
 #include "tools/options/usage.h"
 
 namespace fp4lab::tools {
@@ -23,26 +22,13 @@ struct CheckCommand {
   bool json = false;
 };
 
-SafetensorsFile ReadNpz(const std::filesystem::path& path) {
-  TensorFile file(path);
-  file.Load("");
-  return file.tensors();
-}
-
 CheckReport Check(const CheckCommand& o, const std::string& path) {
-  StatusLine status;
-  const auto start = std::chrono::steady_clock::now();
-  const auto progress = [&](std::size_t done, std::size_t all) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    const double rate = static_cast<double>(done) / std::max(passed.count(), 1e-3);
-    const double left = rate > 0 ? static_cast<double>(all - std::min(all, done)) / rate : 0;
-    status.Show(std::to_string(done >> 20) + " of " + std::to_string(all >> 20) + " MiB | " +
-                std::to_string(static_cast<long>(rate / (1 << 20))) + " MiB/s | " + Duration(left) +
-                " left");
-  };
+  ProgressOfBytes status;
   return CheckCheckpoint(
-      path,
-      {.original = o.original, .values = o.values, .read_npz = ReadNpz, .progress = progress});
+      path, {.original = o.original,
+             .values = o.values,
+             .read_npz = ReadNpzTensors,
+             .progress = [&](std::size_t done, std::size_t all) { status.Show(done, all); }});
 }
 
 // Checks each path and prints its report. Returns whether there are no findings.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/cases/case_family.h"
@@ -76,6 +77,21 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
   Show(Headline(dialect, verdict) + VerdictText(dialect, verdict), VerdictJson(dialect, verdict),
        o.json);
   return verdict.Accepted();
+}
+
+Json JsonWithRow(const Dialect& dialect, const Verdict& verdict, const Dialect* random_row) {
+  Json json = VerdictJson(dialect, verdict);
+  if (random_row != nullptr) json["consistent_with"] = random_row->name;
+  return json;
+}
+std::string RandomRowText(const Dialect* row) {
+  if (row == nullptr) return "";
+  const AddedNoise* noise = FindAddedNoise(row->name);
+  return "codes are consistent with " +
+         std::string(noise != nullptr ? noise->name : "stochastic rounding") +
+         ", and all scales are right\n  do: judge them by their distribution: verify --stochastic "
+         "--dialect " +
+         std::string(row->name) + "\n";
 }
 
 // ---- Several runs of a stochastic kernel --------------------------------------------------------
@@ -185,7 +201,13 @@ bool VerifyFiles(const VerifyCommand& o) {
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
   options.other_amaxes = other_amaxes;
   const Verdict verdict = Verify(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options);
-  Show(o, kernel.dialect, verdict);
+  const Dialect* random_row = nullptr;
+  if (!verdict.Accepted() && verdict.codes.different > 0 && verdict.scales.different == 0) {
+    random_row = RandomRowOf(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options);
+  }
+  Show(Headline(kernel.dialect, verdict) + VerdictText(kernel.dialect, verdict) +
+           RandomRowText(random_row),
+       JsonWithRow(kernel.dialect, verdict, random_row), o.json);
   if (verdict.Equal() && !o.json) {
     Print(
         "One input is little evidence; the directed cases decide:\n"

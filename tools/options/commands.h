@@ -11,6 +11,7 @@ void AddBench(CLI::App& app, int* exit_code);
 void AddCases(CLI::App& app, int* exit_code);
 void AddCheck(CLI::App& app, int* exit_code);
 // Must be called on the app of the whole program, whose commands it prints.
+void AddCompare(CLI::App& app, int* exit_code);
 void AddCompletion(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
 void AddCrosscheck(CLI::App& app, int* exit_code);

@@ -12,6 +12,7 @@
 #include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/checkpoint/gguf.h"
+#include "fp4lab/checkpoint/groups/group_check.h"
 #include "fp4lab/checkpoint/judge_matrix.h"
 #include "fp4lab/checkpoint/scan.h"
 #include "fp4lab/exchange/number_type.h"
@@ -85,7 +86,8 @@ class Checker {
       references_.values = &*values_;
     }
     const std::vector<StoredFileEntry> entries = ListStored(file_);
-    only_ = entries.size() == 1 && checkpoint_.ggufs.empty();
+    const std::vector<GroupEntry> groups = ListGroupMatrices(checkpoint_);
+    only_ = entries.size() + groups.size() == 1 && checkpoint_.ggufs.empty();
     for (const StoredFileEntry& entry : entries) {
       CheckInterrupt();
       if (entry.convention == "fp4lab") {
@@ -95,6 +97,12 @@ class Checker {
       }
       if (options_.progress) options_.progress(done_, report_.bytes);
     }
+    for (const GroupEntry& entry : groups) {
+      CheckInterrupt();
+      CheckGroups(ReadGroupMatrix(checkpoint_, entry));
+      if (options_.progress) options_.progress(done_, report_.bytes);
+    }
+    std::ranges::stable_sort(report_.matrices, {}, &CheckedMatrix::name);
     for (const auto& [shard, file] : checkpoint_.ggufs) report_.tensors += file.tensors.size();
     CheckGguf(checkpoint_, options_, references_, &report_, &done_, report_.bytes);
     JudgeNeighbours(report_.config, &report_.matrices, &report_.findings);
@@ -175,6 +183,26 @@ class Checker {
     }
     JudgeReferences(references_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
                     &m, &report_.findings);
+    done_ += m.bytes;
+    report_.matrices.push_back(std::move(m));
+  }
+
+  // A matrix of table or integer codes in groups.
+  void CheckGroups(const GroupMatrix& g) {
+    CheckedMatrix m;
+    m.name = g.name.empty() ? std::string(g.naming->codes) : g.name;
+    m.naming = std::string(g.naming->name);
+    m.bytes = g.bytes;
+    shards_.clear();
+    for (const std::string& name : g.tensors) Use(name);
+    for (const std::size_t s : shards_) m.shards.push_back(checkpoint_.shards[s].name);
+    if (shards_.size() > 1) {
+      Report(FindingKind::kSplit, "its tensors are in " + m.shards.front() + " and " + m.shards[1],
+             &m, &report_.findings);
+    }
+    JudgeGroups(g, references_, only_, &m, &report_.findings);
+    const FileContent* content = checkpoint_.ContentOf(g.codes);
+    if (content != nullptr) content->Forget(g.codes);
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
   }

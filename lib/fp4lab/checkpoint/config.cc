@@ -83,7 +83,7 @@ QuantizationConfig ParseQuantizationConfig(const Json& json, const std::string& 
   QuantizationConfig config;
   config.file = file;
   config.method = TextIn(json, "quant_method");
-  for (const char* key : {"quant_algo", "format", "fmt", "mode"}) {
+  for (const char* key : {"quant_algo", "format", "fmt", "mode", "checkpoint_format"}) {
     if (config.algorithm.empty()) config.algorithm = TextIn(json, key);
   }
   config.group_size = SizeIn(json, "group_size");

@@ -61,6 +61,12 @@ void Decoder::Row(std::size_t row, CodeOrder codes, ScaleOrder order,
   }
 }
 
+float Decoder::Stored(float scale) const {
+  if (!r_.numbers || type_.kind != NumberType::Kind::kFormat) return scale;
+  const IeeeArithmetic ieee;
+  return Decode(type_.format, Encode(type_.format, scale));
+}
+
 float Decoder::Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const {
   const IeeeArithmetic ieee;
   std::size_t at = 0;

@@ -30,6 +30,8 @@ class Decoder {
   void Row(std::size_t row, CodeOrder codes, ScaleOrder order, std::span<float> values) const;
   // The element that a code stands for.
   float Element(std::uint8_t code) const { return elements_[code]; }
+  // The number nearest to a scale in the type of the stored scales, where they are numbers.
+  float Stored(float scale) const;
   // The scale of a block in row `row` of a part.
   float Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const;
 

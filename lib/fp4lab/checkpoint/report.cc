@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/printable.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/checkpoint/report_table.h"
 
 namespace fp4lab {
 namespace {
@@ -91,23 +92,6 @@ std::vector<std::vector<std::string>> Rows(const CheckReport& report) {
   return rows;
 }
 
-std::string TableText(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += Printable(line) + "\n";
-  }
-  return text;
-}
-
 std::string ReadingText(const ReadingVerdict& r) {
   char text[128];
   std::snprintf(text, sizeof text, "%.2f dB", r.sqnr_db);
@@ -139,6 +123,7 @@ std::string OriginalsText(const CheckReport& report) {
       std::snprintf(share, sizeof share, "%.2f%%", 100 * v.share_of_codes);
       if (!v.nearest.empty()) text += "; nearest " + v.nearest + ", " + share + " of the codes";
     }
+    if (!v.note.empty()) text += (v.dialect.empty() ? "; " : ", ") + v.note;
     text += "\n";
     for (const ReadingVerdict& r : v.readings) text += "  " + ReadingText(r) + "\n";
   }
@@ -183,8 +168,13 @@ Json OriginalJson(const OriginalVerdict& v) {
                         {"best_sqnr_db", NumberJson(r.best_sqnr_db)},
                         {"factor", NumberJson(r.factor)}});
   }
-  return {{"tensor", v.tensor},   {"equal", !v.dialect.empty()},        {"dialect", v.dialect},
-          {"nearest", v.nearest}, {"share_of_codes", v.share_of_codes}, {"readings", readings},
+  return {{"tensor", v.tensor},
+          {"equal", !v.dialect.empty()},
+          {"dialect", v.dialect},
+          {"nearest", v.nearest},
+          {"share_of_codes", v.share_of_codes},
+          {"readings", readings},
+          {"note", v.note},
           {"cause", v.cause}};
 }
 
@@ -211,7 +201,7 @@ Json MatrixJson(const CheckedMatrix& m) {
         {"different", v.different}, {"factor", NumberJson(v.factor)}, {"cause", v.cause}};
   }
   if (m.formula.empty()) return json;
-  json["element"] = Named(r.element).name;
+  json["element"] = m.element.empty() ? Named(r.element).name : std::string_view(m.element);
   json["scales"] = m.scales;
   json["block"] = {r.block_rows, r.block_cols};
   json["codes_order"] = Name(r.codes);

@@ -22,6 +22,8 @@ struct CheckedMatrix {
   std::string naming;   // "modelopt": a row of exchange/vendors/vendor.h, "fp4lab" or "gguf"
   std::string formula;  // "NVFP4"; empty if no reading fits
   std::string scales;   // "E4M3", "E8M0", "F32": the format of the scales' bytes
+  std::string
+      element;  // of codes that are no format of kFormats: "NF4", "int4"; empty: the reading's
   Reading reading;
   TensorScaleConvention convention = TensorScaleConvention::kNone;
   std::vector<float> tensor_scale = {};  // as stored: none, one, or one a part

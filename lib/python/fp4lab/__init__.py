@@ -17,7 +17,7 @@ from ._core import Error
 
 if TYPE_CHECKING:
     from ._arrays import AmaxWarning
-    from ._checkpoint import check_checkpoint
+    from ._checkpoint import check_checkpoint, compare_dumps
     from ._judge import (
         Case,
         Identification,
@@ -61,7 +61,8 @@ __version__: str = _core.version
 __all__ = [
     "TE_SIGN_MASK", "Accumulation", "AmaxWarning", "Case", "Diagnostic", "Dialect", "Error", "Format", "Identification",
     "ProductVerdict", "QTensor", "Recipe", "Report", "Reproducer", "Verdict", "accumulations",
-    "amax", "cases", "check_checkpoint", "check_dialects", "decode", "diagnostics", "dialect", "dialects", "encode", "explain", "formats", "identify", "measure",
+    "amax", "cases", "check_checkpoint", "check_dialects", "compare_dumps", "decode", "diagnostics", "dialect", "dialects",
+    "encode", "explain", "formats", "identify", "measure",
     "parity", "qdq", "quantize", "recipes", "replay", "rht", "scaled_mm", "te_words", "verify", "verify_mm",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The check of a whole checkpoint."""
+"""The check of a whole checkpoint, and the comparison of two dumps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 from . import _core, _ieee
 
-_DTYPES = {"u1": "U8", "i1": "I8", "u2": "BF16", "f2": "F16", "f4": "F32", "u4": "U32", "i4": "I32"}
+_DTYPES = {
+    "u1": "U8", "i1": "I8", "u2": "BF16", "f2": "F16", "f4": "F32", "u4": "U32", "i4": "I32",
+    "f8": "F64", "i8": "I64", "u8": "U64", "i2": "I16", "b1": "BOOL",
+}  # fmt: skip
 
 
 def _as_safetensors(path: str, folder: str) -> str:
@@ -26,7 +29,7 @@ def _as_safetensors(path: str, folder: str) -> str:
     for name, array in arrays.items():
         kind = array.dtype.str[1:]
         if kind not in _DTYPES:
-            raise _core.Error(f"{path}#{name}: is {array.dtype}; known are u1, i1, u2, f2, f4, u4, i4")
+            raise _core.Error(f"{path}#{name}: is {array.dtype}; known are {', '.join(_DTYPES)}")
         kinds[name] = _DTYPES[kind]
     shapes = {name: list(array.shape) for name, array in arrays.items()}
     out = os.path.join(folder, os.path.basename(path)[: -len(".npz")] + ".safetensors")
@@ -72,6 +75,47 @@ def check_checkpoint(
             read.append(_as_safetensors(name, place) if name.endswith(".npz") else name)
         report = json.loads(_core.check_checkpoint(*read))
     return {**report, "path": given[0]}
+
+
+def compare_dumps(
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    least_sqnr: float | None = None,
+    names: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Compares two dumps of named tensors: of a training and a rollout engine, of two versions of a program.
+
+    The result is that of `fp4lab compare --json`: "tensors" (name, equal, accepted, different, max_difference,
+    max_relative, sqnr_db, factor, first, where, cause), "only_first", "only_second", "first_different" and
+    "accepted".
+
+    Args:
+        first: a folder of .safetensors and .npy files, or one .safetensors, .npz or .npy file.
+        second: the same, with tensors of the same names.
+        least_sqnr: accepts tensors whose difference is so many decibels below the first dump's values. None:
+            equal tensors only.
+        names: names of the second dump by those of the first, where they differ; "*" is a number.
+
+    Raises:
+        Error: for files that cannot be read, and dumps without a common name.
+
+    >>> import numpy as np, tempfile, fp4lab
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(folder + "/a.npz", h=np.float32([1, 2, 3]))
+    ...     np.savez(folder + "/b.npz", h=np.float32([1, 2, 4]))
+    ...     report = fp4lab.compare_dumps(folder + "/a.npz", folder + "/b.npz")
+    >>> [(t["name"], t["different"], t["first"]["place"]) for t in report["tensors"]]
+    [('h', 1, [2])]
+    """
+    given = [os.fspath(first), os.fspath(second)]
+    with tempfile.TemporaryDirectory(prefix="fp4lab-") as folder:
+        read = []
+        for i, name in enumerate(given):
+            place = os.path.join(folder, str(i))
+            os.mkdir(place)
+            read.append(_as_safetensors(name, place) if name.endswith(".npz") else name)
+        report = json.loads(_core.compare_dumps(*read, least_sqnr, json.dumps(names or {})))
+    return {**report, "paths": given}
 
 
 _ieee.guard(globals())

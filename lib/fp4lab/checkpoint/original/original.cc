@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/checkpoint/original/random_rounding.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/quantize.h"
 
@@ -53,6 +56,13 @@ std::string Text(const char* format, double a) {
   return text;
 }
 
+// Where the tensor scale of a dialect stands.
+enum class NumberPlace : std::uint8_t {
+  kStored,    // in the stored number
+  kOriginal,  // scales and codes are those of the original's amax, whatever number is stored
+  kFolded,    // multiplied into the scales, which are numbers; none is stored
+};
+
 class Comparer {
  public:
   Comparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
@@ -68,6 +78,7 @@ class Comparer {
     Stated();
     Others();
     Dialects();
+    Notes();
     Causes();
     return std::move(v_);
   }
@@ -110,6 +121,7 @@ class Comparer {
         const double f = NumberOf(first + i);
         scaled.Add({sums[i].xx, sums[i].xy * f, sums[i].yy * f * f});
         row_sums_.push_back(sums[i]);
+        CountNans(x, i, first + i);
       }
     }
     total_ = plain;
@@ -117,6 +129,24 @@ class Comparer {
     v.best_sqnr_db = scaled.Sqnr(scaled.Best());
     v.factor = scaled.Best() != 0 ? 1 / scaled.Best() : 0;
     v_.readings.push_back(v);
+  }
+
+  // Counts the blocks of row i of x whose scale is NaN, and those of them whose scale would be
+  // beyond the largest of its format.
+  void CountNans(const Matrix<float>& x, std::size_t i, std::size_t row) {
+    if (r_.numbers || r_.block_rows != 1 || r_.scale != FormatId::kE4M3) return;
+    const double most = static_cast<double>(MaxFinite(r_.scale)) *
+                        static_cast<double>(MaxFinite(r_.element)) * NumberOf(row);
+    for (std::size_t begin = 0; begin < r_.cols; begin += r_.block_cols) {
+      const float s = decoder_.Scale(row / r_.rows, row % r_.rows, begin / r_.block_cols, r_.order);
+      if (!std::isnan(s)) continue;
+      ++nans_;
+      float amax = 0;
+      for (std::size_t col = begin; col < std::min(begin + r_.block_cols, r_.cols); ++col) {
+        if (std::isfinite(x(i, col))) amax = std::max(amax, std::fabs(x(i, col)));
+      }
+      nans_beyond_ += static_cast<double>(amax) > most ? 1 : 0;
+    }
   }
 
   // The other orders of nibbles and scales, on the first rows.
@@ -161,7 +191,7 @@ class Comparer {
     return r_.block_rows == 1 && r_.block_cols == r_.cols && FormatOf(r_.element).bits == 8;
   }
 
-  bool Fits(const Dialect& d) const {
+  bool Fits(const Dialect& d, NumberPlace place = NumberPlace::kStored) const {
     const bool one = d.block_rows == 0;
     if (d.element != r_.element || IsStochastic(d) || IsApproximate(d) || TakesRandomBits(d)) {
       return false;
@@ -172,7 +202,8 @@ class Comparer {
         static_cast<std::size_t>(d.block_cols) != r_.block_cols) {
       return false;
     }
-    return (r_.numbers || d.scale == r_.scale) && HasTensorScale(d) == !numbers_.empty();
+    const bool number = place == NumberPlace::kFolded || !numbers_.empty();
+    return (r_.numbers || d.scale == r_.scale) && HasTensorScale(d) == number;
   }
 
   // The table, and FP8 in blocks with scales in binary32, which no row of it has.
@@ -211,7 +242,7 @@ class Comparer {
     std::vector<const Dialect*> alive;  // every code so far is theirs
     const std::vector<Dialect> candidates = Candidates();
     for (const Dialect& d : candidates) {
-      const std::size_t equal = Equal(d, x, 0);
+      const std::size_t equal = Equal(d, x, 0, NumberPlace::kStored);
       if (equal == x.values.size()) alive.push_back(&d);
       if (best != nullptr && equal <= most) continue;
       most = equal;
@@ -224,35 +255,89 @@ class Comparer {
     if (HasTensorScale(*best) && !best->row_scaled) own.amax = {amax_};
     const Quantized q = QuantizeAs(*best, x.View(), own);
     v_.expected_db = SumsOf(x.values, DequantizeAs(*best, q).values).Sqnr(1);
+    Confirm(NumberPlace::kStored, &alive);
+    if (!alive.empty()) v_.dialect = v_.nearest = alive.front()->name;
+  }
+
+  // Removes the dialects that some row refutes.
+  void Confirm(NumberPlace place, std::vector<const Dialect*>* alive) const {
     std::size_t strips = 0;
     for (std::size_t group = 0; group < rows_; group += GroupRows()) {
       for (std::size_t first = group; first < group + GroupRows(); first += kStrip * 4) {
-        if (alive.empty()) return;
-        if (++strips > 8 && alive.size() > 4) alive.resize(4);  // equal so far: enough of them
+        if (alive->empty()) return;
+        if (++strips > 8 && alive->size() > 4) alive->resize(4);  // equal so far: enough of them
         const std::size_t rows = std::min(kStrip * 4, group + GroupRows() - first);
         const Matrix<float> more = original_(first, rows);
-        std::erase_if(
-            alive, [&](const Dialect* d) { return Equal(*d, more, first) != more.values.size(); });
+        std::erase_if(*alive, [&](const Dialect* d) {
+          return Equal(*d, more, first, place) != more.values.size();
+        });
       }
     }
-    if (alive.empty()) return;
-    v_.dialect = v_.nearest = alive.front()->name;
+  }
+
+  // The first dialect of the table that gives every byte with its tensor scale in another place.
+  const Dialect* EqualWith(NumberPlace place) const {
+    const Matrix<float> x = original_(0, std::min(rows_, kStrip * 4));
+    std::vector<const Dialect*> alive;
+    for (const Dialect& d : fp4lab::Dialects()) {
+      if (Fits(d, place) && HasTensorScale(d) && !d.row_scaled && d.block_rows == 1 &&
+          Equal(d, x, 0, place) == x.values.size()) {
+        alive.push_back(&d);
+      }
+    }
+    Confirm(place, &alive);
+    return alive.empty() ? nullptr : alive.front();
+  }
+
+  // Where no dialect gives every byte: the tensor scale in another place, or random rounding.
+  void Notes() {
+    if (!v_.dialect.empty() || r_.codes == CodeOrder::kDense6) return;
+    if (r_.numbers && numbers_.empty()) {
+      if (const Dialect* d = EqualWith(NumberPlace::kFolded)) {
+        v_.dialect = v_.nearest = d->name;
+        v_.note = "with the tensor scale multiplied into the scales";
+        return;
+      }
+    }
+    if (numbers_.size() == 1) {
+      if (const Dialect* d = EqualWith(NumberPlace::kOriginal)) {
+        v_.nearest = d->name;
+        v_.share_of_codes = 1;
+        v_.note = "codes and scales are those of the original's amax; the stored tensor scale is " +
+                  NumberText(NumberOfAmax(*d, amax_, convention_));
+        return;
+      }
+    }
+    v_.note = RandomRoundingText(decoder_, r_, convention_, numbers_, amax_, original_);
+  }
+
+  // The stored number beside the right one, and how the one becomes the other.
+  std::string NumberText(float right) const {
+    const float stored = numbers_[0];
+    const std::pair<FormatId, const char*> narrow[] = {{FormatId::kBF16, "BF16"},
+                                                       {FormatId::kFP16, "FP16"}};
+    for (const auto& [format, name] : narrow) {
+      if (stored != Decode(format, Encode(format, right))) continue;
+      return ShortestText(stored) + ", which is " + ShortestText(right) + " rounded to " + name;
+    }
+    return ShortestText(stored) + ", not " + ShortestText(right);
   }
 
   // The number of elements whose code and whose block's scale are those of the dialect under the
   // stored tensor scale.
-  std::size_t Equal(const Dialect& d, const Matrix<float>& x, std::size_t first) const {
+  std::size_t Equal(const Dialect& d, const Matrix<float>& x, std::size_t first,
+                    NumberPlace place) const {
     DialectOptions options;
     if (HasTensorScale(d) && !d.row_scaled) {
       options.amax = {amax_};
-      if (!numbers_.empty()) {
+      if (!numbers_.empty() && place == NumberPlace::kStored) {
         const std::size_t index = std::min(numbers_.size() - 1, first / GroupRows());
         options.amax = {AmaxOfNumber(d, numbers_[index], convention_)};
       }
     }
     const Quantized q = QuantizeAs(d, x.View(), options);
     std::vector<std::size_t> rows(x.rows);
-    ParallelFor(x.rows, [&](std::size_t i) { rows[i] = EqualInRow(d, q, first, i); });
+    ParallelFor(x.rows, [&](std::size_t i) { rows[i] = EqualInRow(d, q, first, i, place); });
     std::size_t equal = 0;
     for (const std::size_t n : rows) equal += n;
     return equal;
@@ -267,15 +352,19 @@ class Comparer {
     return q.scale_values.empty() ? Decode(d.scale, q.scales[at]) : q.scale_values[at];
   }
 
-  std::size_t EqualInRow(const Dialect& d, const Quantized& q, std::size_t first,
-                         std::size_t i) const {
+  std::size_t EqualInRow(const Dialect& d, const Quantized& q, std::size_t first, std::size_t i,
+                         NumberPlace place) const {
     std::vector<std::uint8_t> codes(q.cols);
     decoder_.Codes(first + i, r_.codes, codes);
     const std::size_t width = r_.block_rows == 0 ? r_.cols : r_.block_cols;
     std::size_t equal = 0;
     for (std::size_t begin = 0; begin < q.cols; begin += width) {
       const std::size_t row = first + i, block = begin / width;
-      const float want = ScaleOf(d, q, i, block);
+      float want = ScaleOf(d, q, i, block);
+      if (place == NumberPlace::kFolded) {
+        want =
+            decoder_.Stored(want * NumberOfAmax(d, q.amax[0], TensorScaleConvention::kMultiplier));
+      }
       const float stored = decoder_.Scale(row / r_.rows, row % r_.rows, block, r_.order);
       if (stored != want && !(std::isnan(stored) && std::isnan(want))) continue;
       for (std::size_t col = begin; col < std::min(begin + width, q.cols); ++col) {
@@ -349,7 +438,22 @@ class Comparer {
     return times + ": the tensor scale is that of another tensor";
   }
 
+  // Scales that overflowed to NaN in a cast that does not clamp.
+  std::string NanText() const {
+    const float number = numbers_.size() == 1 ? numbers_[0] : 0;
+    return std::to_string(nans_) +
+           " blocks have the scale NaN: theirs are beyond 448 under the "
+           "stored tensor scale " +
+           ShortestText(number) +
+           " and were cast to E4M3 without a clamp; the amax of the original is " +
+           ShortestText(amax_);
+  }
+
   void Causes() {
+    if (nans_ > 0 && nans_ == nans_beyond_ && numbers_.size() == 1) {
+      v_.cause = NanText();
+      return;
+    }
     const ReadingVerdict& stated = v_.readings.front();
     const auto best = std::max_element(v_.readings.begin(), v_.readings.end(),
                                        [](const ReadingVerdict& a, const ReadingVerdict& b) {
@@ -413,6 +517,7 @@ class Comparer {
   const Decoder decoder_;
   std::size_t rows_ = 0;
   float amax_ = 0;
+  std::size_t nans_ = 0, nans_beyond_ = 0;  // blocks
   std::vector<Sums> row_sums_;
   Sums total_;
   OriginalVerdict v_;

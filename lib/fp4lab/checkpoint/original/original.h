@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/matrix.h"
 #include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/checkpoint/original/row_reader.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/exchange/vendors/reading.h"
 
@@ -26,18 +25,18 @@ struct ReadingVerdict {
 };
 
 struct OriginalVerdict {
-  std::string tensor;         // the original's name
-  std::string problem;        // not compared: why
-  std::string dialect;        // the formula that gives every byte; empty: none of the table
-  std::string nearest;        // the formula with the fewest different codes
-  double share_of_codes = 0;  // of `nearest` on the first rows: codes that are equal
-  double expected_db = 0;     // SQNR of `nearest` on the first rows
+  std::string tensor;   // the original's name
+  std::string problem;  // not compared: why
+  std::string dialect;  // the formula that gives every byte; empty: none of the table
+  std::string nearest;  // the formula with the fewest different codes
+  // Of `dialect` or `nearest`: where its tensor scale stands, or that codes are random; may be
+  // empty.
+  std::string note;
+  double share_of_codes = 0;             // of `nearest` on the first rows: codes that are equal
+  double expected_db = 0;                // SQNR of `nearest` on the first rows
   std::vector<ReadingVerdict> readings;  // the stated one first
   std::string cause;  // of a difference that is not rounding; empty: there is none
 };
-
-// Rows of the original: (first, count) gives a matrix of `count` rows in binary32.
-using RowReader = std::function<Matrix<float>(std::size_t first, std::size_t count)>;
 
 // Compares. `numbers` are the tensor scales in the convention: none, one, or one a part.
 OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,

@@ -182,7 +182,8 @@ constexpr Dialect ComfyUiCentre() {
       At(ComfyUi(), "Comfy-Org/ComfyUI 86d9f43"), "nvfp4.comfyui.stochastic-centre",
       "comfy/float.py stochastic_round_quantize_nvfp4_block with 1/2 for every random number",
       "FP32 input. The stochastic rounding itself adds (u - 1/2) * 1.25 * 2^(e - 2) and moves "
-      "exact values; it is not modelled. [1.75, 1.7502) becomes 1, 7 and more becomes 4, and so do "
+      "exact values; verify --stochastic judges it. [1.75, 1.7502) becomes 1, 7 and more becomes "
+      "4, and so do "
       "elements under a scale of 0.");
   d.factor = Factor::kDivideByProduct;
   d.rounding = ElementRounding::kComfyCentre;

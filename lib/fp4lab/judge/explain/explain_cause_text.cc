@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/kernel_text.h"
@@ -165,6 +166,17 @@ std::string StochasticText(const Kernel& kernel, const StochasticCause& cause) {
   double least = 1.0;
   for (const StochasticStatistic& s : cause.verdict.statistics) least = std::min(least, s.p_value);
   const std::string name(cause.dialect != nullptr ? cause.dialect->name : kernel.dialect.name);
+  if (cause.noise != nullptr) {
+    return "Cause: consistent with " + std::string(cause.noise->name) + " (" + name + "):\n" +
+           "       " + std::string(cause.noise->text) +
+           ";\n       all scales are right, every code can be reached, and " +
+           std::to_string(cause.verdict.free_elements) +
+           "\n       elements have their codes as often as they should (least p " +
+           NumberText(least) + ").\n" +
+           "Do:    Judge several runs, each with its own random numbers: fp4lab verify "
+           "--stochastic --dialect\n       " +
+           name + " --more-codes ....\n";
+  }
   std::string text =
       "Cause: consistent with stochastic rounding" +
       (cause.dialect != nullptr ? " (" + name + ")" : " of " + name + "'s scaled elements") +

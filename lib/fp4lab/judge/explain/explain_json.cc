@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/explain/explain.h"
 
 namespace fp4lab {
@@ -97,6 +98,7 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
     const StochasticCause& s = *e.causes.stochastic;
     if (e.causes.IsStochastic()) json["verdict"] = Name(Certainty::kTooFew);
     json["stochastic"] = {{"dialect", s.dialect != nullptr ? s.dialect->name : ""},
+                          {"noise", s.noise != nullptr ? s.noise->text : ""},
                           {"accepted", s.Accepted()},
                           {"free_elements", s.verdict.free_elements},
                           {"reason", s.verdict.reason}};

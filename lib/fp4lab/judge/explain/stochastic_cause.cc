@@ -1,15 +1,24 @@
 #include "fp4lab/judge/explain/stochastic_cause.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
+#include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 
 namespace fp4lab {
 namespace {
 
-// Whether all scales are the plan's and all codes are the plan's, which truncates, or one more.
-bool AreNeighbours(const KernelPlan& truncating, ByteMatcher& matcher) {
+bool IsNearCode(std::uint8_t code, std::uint8_t truncated) {
+  return (code & 8u) == (truncated & 8u) && std::abs((code & 7) - (truncated & 7)) <= 2;
+}
+
+// Whether all scales are the plan's and all codes are the plan's, which truncates, or one more;
+// with noise up to two less or two more (codes of E2M1).
+bool AreNeighbours(const KernelPlan& truncating, bool noise, ByteMatcher& matcher) {
   const Evaluator evaluator = matcher.MakeEvaluator(truncating);
   const Places places(truncating, evaluator.rows(), evaluator.cols());
   const StoredMatrix& got = matcher.got();
@@ -28,7 +37,10 @@ bool AreNeighbours(const KernelPlan& truncating, ByteMatcher& matcher) {
             places.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
         if (!places.Fits(bit, got.codes.size())) return false;
         const std::uint8_t code = places.CodeAt(got.codes, bit);
-        if (code != block.codes[k] && code != block.codes[k] + 1) return false;
+        if (noise ? !IsNearCode(code, block.codes[k])
+                  : code != block.codes[k] && code != block.codes[k] + 1) {
+          return false;
+        }
       }
     }
   }
@@ -51,7 +63,8 @@ std::optional<StochasticCause> FindStochasticCause(const Kernel& asked, ByteMatc
   for (const Dialect& row : Dialects()) {
     const bool same_shape = row.element == d.element && row.scale == d.scale &&
                             row.block_rows == d.block_rows && row.block_cols == d.block_cols;
-    if (same_shape && IsStochastic(row)) rows.emplace_back(&row, row);
+    const bool random = IsStochastic(row) || FindAddedNoise(row.name) != nullptr;
+    if (same_shape && random) rows.emplace_back(&row, row);
   }
   Matrix<float> transformed;
   MatrixView<const float> x = matcher.x();
@@ -61,18 +74,23 @@ std::optional<StochasticCause> FindStochasticCause(const Kernel& asked, ByteMatc
   }
   std::optional<StochasticCause> best;
   for (const auto& [row, dialect] : rows) {
+    const AddedNoise* noise = FindAddedNoise(dialect.name);
     Kernel truncating = asked;
     truncating.dialect = WithRounding(dialect, ElementRounding::kTowardZero);
     const KernelPlan plan = PlanOf(truncating);
-    if (!matcher.TensorScaleMatches(plan) || !AreNeighbours(plan, matcher)) continue;
+    if (!matcher.TensorScaleMatches(plan) || !AreNeighbours(plan, noise != nullptr, matcher)) {
+      continue;
+    }
     StoredMatrix run = ShapeOf(dialect, x.rows, x.cols, asked.layout);
     run.codes = got.codes;
     run.scales = got.scales;
     run.layout.tensor_scale = TensorScaleConvention::kNone;
     const StatisticalVerdict verdict = VerifyStatistically(
         dialect, x, {&run, 1}, "bytes", {.quantize = {.amax = matcher.options().amax}});
-    if (!best || (verdict.rounding.answer == StochasticAnswer::kAccepted && !best->Accepted())) {
-      best = StochasticCause{row, verdict.rounding};
+    const bool accepted = verdict.rounding.answer == StochasticAnswer::kAccepted;
+    if (noise != nullptr && !accepted) continue;  // right scales alone say nothing
+    if (!best || (accepted && !best->Accepted())) {
+      best = StochasticCause{row, noise, verdict.rounding};
     }
   }
   return best;

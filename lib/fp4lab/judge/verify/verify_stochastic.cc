@@ -7,6 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/dialect/noise/noise_verdict.h"
 
 namespace fp4lab {
 namespace {
@@ -65,6 +66,9 @@ std::size_t CommonPrefix(std::string_view a, std::string_view b) {
 }  // namespace
 
 const Dialect* StochasticSibling(const Dialect& dialect) {
+  for (const AddedNoise& noise : kAddedNoises) {
+    if (noise.dialect.starts_with(dialect.name)) return FindDialect(noise.dialect);
+  }
   const Dialect* sibling = nullptr;
   for (const Dialect& d : Dialects()) {
     const bool same_shape = d.element == dialect.element && d.scale == dialect.scale &&
@@ -80,7 +84,7 @@ const Dialect* StochasticSibling(const Dialect& dialect) {
 }
 
 void RequireStochastic(const Dialect& dialect, std::string_view where) {
-  if (IsStochastic(dialect)) return;
+  if (IsStochastic(dialect) || FindAddedNoise(dialect.name) != nullptr) return;
   const Dialect* sibling = StochasticSibling(dialect);
   throw Error(std::string(where),
               std::string(dialect.name) + " does not round stochastically, so one run decides; " +
@@ -98,9 +102,12 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
                                        std::span<const StoredMatrix> runs, std::string_view where,
                                        const VerifyOptions& options, double error_rate) {
   const IeeeArithmetic ieee;
-  Expects(IsStochastic(dialect) && !runs.empty(), "runs of a stochastic dialect");
+  const AddedNoise* noise = FindAddedNoise(dialect.name);
+  Expects((IsStochastic(dialect) || noise != nullptr) && !runs.empty(),
+          "runs of a stochastic dialect");
   const std::vector<std::uint16_t> zeros(x.rows * x.cols, 0);
-  DialectOptions known{.amax = options.quantize.amax, .random = zeros};
+  DialectOptions known{.amax = options.quantize.amax};
+  if (noise == nullptr) known.random = zeros;
   const Quantized right = QuantizeAs(dialect, x, known);
   known.amax = right.amax;
   const std::vector<float> scaled = Scaled(dialect, x, known);
@@ -123,16 +130,39 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
                           .scaled = scaled,
                           .outputs = {}};
   for (const Quantized& q : loaded) sample.outputs.push_back(q.codes);
-  verdict.rounding = JudgeStochastic(sample, error_rate);
+  verdict.rounding = noise != nullptr ? JudgeAddedNoise(*noise, sample, error_rate)
+                                      : JudgeStochastic(sample, error_rate);
   return verdict;
+}
+
+const Dialect* RandomRowOf(const Dialect& dialect, MatrixView<const float> x,
+                           const StoredMatrix& answer, std::string_view where,
+                           const VerifyOptions& options) {
+  const IeeeArithmetic ieee;
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  if (IsStochastic(dialect) || x.rows * x.cols > kMost) return nullptr;
+  for (const Dialect& row : Dialects()) {
+    const bool random = IsStochastic(row) || FindAddedNoise(row.name) != nullptr;
+    const bool same_shape =
+        row.element == dialect.element && row.scale == dialect.scale &&
+        row.block_rows == dialect.block_rows && row.block_cols == dialect.block_cols &&
+        HasTensorScale(row) == HasTensorScale(dialect) && row.row_scaled == dialect.row_scaled;
+    if (!random || !same_shape || row.name == dialect.name) continue;
+    const VerifyOptions own{.quantize = {.amax = options.quantize.amax}, .first = 0};
+    if (VerifyStatistically(row, x, {&answer, 1}, where, own).Accepted()) return &row;
+  }
+  return nullptr;
 }
 
 std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict) {
   const IeeeArithmetic ieee;
   const StochasticVerdict& v = verdict.rounding;
-  std::string text = std::string(dialect.name) + ", " + std::to_string(v.repetitions) + " runs, " +
-                     std::to_string(v.free_elements) + " elements between two codes: " +
-                     std::string(kAnswers[static_cast<std::size_t>(v.answer)]) + "\n";
+  const AddedNoise* noise = FindAddedNoise(dialect.name);
+  std::string text =
+      std::string(dialect.name) + (noise != nullptr ? " with " + std::string(noise->name) : "") +
+      ", " + std::to_string(v.repetitions) + " runs, " + std::to_string(v.free_elements) +
+      " elements between two codes: " + std::string(kAnswers[static_cast<std::size_t>(v.answer)]) +
+      "\n";
   const auto part = [&](const char* name, const PartVerdict& p) {
     text += std::string(name) + (p.different == 0 ? "equal (" + std::to_string(p.total) + ")\n"
                                                   : std::to_string(p.different) + " of " +
@@ -145,7 +175,7 @@ std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& ve
     text += "  " + std::string(s.name) + ": " + std::to_string(s.tests) +
             " tests, p >= " + Rate(s.p_value) + (s.what.empty() ? "" : "; " + s.what) + "\n";
   }
-  return text + PowerText(dialect, v);
+  return FindAddedNoise(dialect.name) != nullptr ? text : text + PowerText(dialect, v);
 }
 
 Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) {
@@ -164,7 +194,9 @@ Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) 
           {"free_elements", v.free_elements},
           {"scales_different", verdict.exact.scales.different},
           {"tensor_scale_different", verdict.exact.tensor_scale.different},
-          {"power", {{"bias", v.power.bias}, {"random_bits", v.power.bits}}},
+          {"power", FindAddedNoise(dialect.name) != nullptr
+                        ? Json()
+                        : Json({{"bias", v.power.bias}, {"random_bits", v.power.bits}})},
           {"statistics", std::move(statistics)}};
 }
 

@@ -1,0 +1,26 @@
+#include "fp4lab/checkpoint/report_table.h"
+
+#include <algorithm>
+
+#include "fp4lab/base/text/printable.h"
+
+namespace fp4lab {
+
+std::string TableText(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += Printable(line) + "\n";
+  }
+  return text;
+}
+
+}  // namespace fp4lab
