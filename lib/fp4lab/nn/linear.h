@@ -7,6 +7,7 @@
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/linear_recipe.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/nn/side/split.h"
 
 namespace fp4lab {
 
@@ -27,17 +28,19 @@ struct LinearScratch {
   FloatBuffer grad;
   WordBuffer transformed;  // an operand between its transform and its integers
   FloatBuffer decoded;     // fprop's operand decoded, if the backward pass starts there
+  SideScratch side;        // empty without side terms
 };
 
-// An operand is prepared in this order: rounding to BF16 (if the recipe says so); the transform
-// (`hadamard`); values of `format`, under the amax of the tensor or, with delayed scaling, of the
-// steps before. A GEMM with two block formats adds its blocks in order (GemmOptions::block = the
-// smaller block_cols); any other GEMM is one sum over the whole axis. If both operands are FP4 in
-// blocks of the same length, the GEMM runs on integers (Fp4Gemm) with the same bits, except with an
-// observer or with scales beyond its range. alpha undoes the tensor scales; the scales of rows are
-// undone after alpha, y = fl(fl(y * D_a(row)) * D_b(column)). The dgrad weight is the transposed
-// fprop weight if both are the same (equal recipes, nearest rounding, and square blocks, one scale,
-// or no format). A GEMM with an accumulation of its own is GemmAs of the operands' codes and scales
+// An operand is prepared in this order: rounding to BF16 (if the recipe says so); the split, if it
+// has a side term (side/side_term.h), whose product is added last; the transform (`hadamard`);
+// values of `format`, under the amax of the tensor or, with delayed scaling, of the steps before. A
+// GEMM with two block formats adds its blocks in order (GemmOptions::block = the smaller
+// block_cols); any other GEMM is one sum over the whole axis. If both operands are FP4 in blocks of
+// the same length, the GEMM runs on integers (Fp4Gemm) with the same bits, except with an observer
+// or with scales beyond its range. alpha undoes the tensor scales; the scales of rows are undone
+// after alpha, y = fl(fl(y * D_a(row)) * D_b(column)). The dgrad weight is the transposed fprop
+// weight if both are the same (equal recipes, nearest rounding, and square blocks, one scale, or no
+// format). A GEMM with an accumulation of its own is GemmAs of the operands' codes and scales
 // instead, several times slower.
 
 // y = x w^T, or y = y + x w^T if `write` is kAccumulate. input.x (tokens, in), y (tokens, out).

@@ -12,6 +12,7 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/nn/delayed_scaling.h"
+#include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/quantize.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/transform/hadamard.h"
@@ -47,13 +48,16 @@ struct OperandRecipe {
   // decodes to (rounded to BF16 if `LinearRecipe::bf16`), not of the original tensor.
   bool from_fprop = false;
   DelayedScaling delayed = {};  // for formats with one tensor scale
+  // For inputs and gradients: what of the tensor stays in high precision. `patch` is for quantized
+  // operands without a transform, in GEMMs without an accumulation of their own.
+  SideTerm side = {};
 
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
 
 // Whether the operand of a tensor, transposed, is the operand of the transposed tensor.
 constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
-  if (a != b || a.hadamard != 0) return false;
+  if (a != b || a.hadamard != 0 || a.side) return false;
   return !a.format || (!TakesRandomBits(*a.format) && !a.format->row_scaled &&
                        a.format->block_rows == a.format->block_cols);
 }
@@ -111,7 +115,7 @@ constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand
 // A quantized operand as its GEMM takes it, for diagnostics: the reduction axis along columns.
 struct ObservedOperand {
   LinearOperand operand;
-  MatrixView<const float> before;  // the quantizer's input: rounded, transformed
+  MatrixView<const float> before;  // the quantizer's input: rounded, without its side, transformed
   MatrixView<const float> values;  // element * block scale, without the tensor's or rows' scale
   const Dialect& dialect;
   const DialectOptions& options;  // amaxes and random bits that it was quantized with
