@@ -241,6 +241,7 @@ Json HadamardJson(const OperandRecipe& operand) {
 }
 
 Json SideJson(const SideTerm& side) {
+  const IeeeArithmetic ieee;
   const NamedSideTerm& term = Named(side.kind);
   if (!term.has_channels) return term.name;
   const auto by = std::find_if(kChannelStatistics.begin(), kChannelStatistics.end(),
