@@ -11,7 +11,6 @@
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/nn/linear.h"
 #include "fp4lab/nn/side/side_term.h"
-#include "fp4lab/nn/side/split.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/tensor/gemm.h"

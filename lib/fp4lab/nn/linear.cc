@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "fp4lab/base/error.h"
@@ -10,7 +11,7 @@
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
-#include "fp4lab/nn/side/split.h"
+#include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/gemm.h"
 
@@ -129,10 +130,12 @@ OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
 // The tensor (tokens, channels) that an operand is made of: x itself, or what its side term leaves
 // of it.
 LinearInput RestOf(const OperandRecipe& operand, bool bf16, const LinearInput& x,
-                   SplitTensor* split) {
+                   SplitTensor SideScratch::*place, LinearScratch* scratch) {
   if (!operand.side) return x;
-  Split(operand.side, bf16, x, split);
-  return split->rest;
+  if (scratch->side == nullptr) scratch->side = std::make_shared<SideScratch>();
+  SplitTensor& split = scratch->side.get()->*place;
+  Split(operand.side, bf16, x, &split);
+  return split.rest;
 }
 
 // Makes what only the operand itself shows of its side term, once it has been made.
@@ -197,9 +200,10 @@ void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call, cons
 void InputGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& grad,
                    LinearWeight* weight, LinearScratch* scratch, MatrixView<float> dx) {
   const OperandRecipe& a = recipe.dgrad.a;
-  SideScratch& side = scratch->side;
-  MakeInputGradient(recipe, call, RestOf(a, recipe.bf16, grad, &side.a), weight, scratch, dx);
+  const LinearInput rest = RestOf(a, recipe.bf16, grad, &SideScratch::a, scratch);
+  MakeInputGradient(recipe, call, rest, weight, scratch, dx);
   if (!a.side) return;
+  SideScratch& side = *scratch->side;
   FinishSplit(a, recipe.bf16, scratch->a, false, &side.a);
   AddSideAlongChannels(a.side, recipe.bf16, side.a, weight->w.Transposed(), &side, dx);
 }
@@ -208,16 +212,17 @@ void InputGradient(const LinearRecipe& recipe, const LinearCall& call, const Lin
 void WeightGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                     const LinearInput& grad, LinearScratch* scratch, MatrixView<float> dw) {
   const OperandRecipe &a = recipe.wgrad.a, &b = recipe.wgrad.b;
-  SideScratch& side = scratch->side;
   const LinearInput x = SourceOf(recipe, b, kFpropInput, call, input, scratch);
-  const LinearInput grad_rest = RestOf(a, recipe.bf16, grad, &side.a);
-  const LinearInput rest = RestOf(b, recipe.bf16, x, &side.b);
+  const LinearInput grad_rest = RestOf(a, recipe.bf16, grad, &SideScratch::a, scratch);
+  const LinearInput rest = RestOf(b, recipe.bf16, x, &SideScratch::b, scratch);
   MakeWeightGradient(recipe, call, rest, grad_rest, scratch, dw);
   if (a.side) {
+    SideScratch& side = *scratch->side;
     FinishSplit(a, recipe.bf16, scratch->a, true, &side.a);
     AddSideAlongTokens(a.side, recipe.bf16, side.a, x, true, &side, dw);
   }
   if (b.side) {
+    SideScratch& side = *scratch->side;
     FinishSplit(b, recipe.bf16, scratch->b, true, &side.b);
     AddSideAlongTokens(b.side, recipe.bf16, side.b, grad_rest, false, &side, dw);
   }
@@ -233,9 +238,10 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
   const OperandRecipe& a = recipe.fprop.a;
-  SideScratch& side = scratch->side;
-  MakeOutput(recipe, call, RestOf(a, recipe.bf16, input, &side.a), weight, scratch, write, y);
+  const LinearInput rest = RestOf(a, recipe.bf16, input, &SideScratch::a, scratch);
+  MakeOutput(recipe, call, rest, weight, scratch, write, y);
   if (!a.side) return;
+  SideScratch& side = *scratch->side;
   FinishSplit(a, recipe.bf16, scratch->a, false, &side.a);
   AddSideAlongChannels(a.side, recipe.bf16, side.a, weight->w, &side, y);
 }

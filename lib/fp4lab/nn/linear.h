@@ -2,12 +2,13 @@
 // formats that a training recipe states.
 #pragma once
 
+#include <memory>
+
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/linear_recipe.h"
 #include "fp4lab/nn/rmsnorm.h"
-#include "fp4lab/nn/side/split.h"
 
 namespace fp4lab {
 
@@ -22,13 +23,15 @@ struct LinearWeight {
   void Changed() { fprop.ready = dgrad.ready = false; }
 };
 
+struct SideScratch;  // nn/side/side_term.h
+
 // Memory that linears share; each buffer grows to the largest need and stays.
 struct LinearScratch {
   LinearOperandValues a, b, weight;
   FloatBuffer grad;
-  WordBuffer transformed;  // an operand between its transform and its integers
-  FloatBuffer decoded;     // fprop's operand decoded, if the backward pass starts there
-  SideScratch side;        // empty without side terms
+  WordBuffer transformed;             // an operand between its transform and its integers
+  FloatBuffer decoded;                // fprop's operand decoded, if the backward pass starts there
+  std::shared_ptr<SideScratch> side;  // null without side terms
 };
 
 // An operand is prepared in this order: rounding to BF16 (if the recipe says so); the split, if it

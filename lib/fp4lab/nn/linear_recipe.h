@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,7 +14,6 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/nn/delayed_scaling.h"
-#include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/quantize.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/transform/hadamard.h"
@@ -37,6 +38,61 @@ inline constexpr std::array kHadamardSignSources = {
     NamedSignSource{HadamardSignSource::kSeeded, "seeded"},
     NamedSignSource{HadamardSignSource::kFresh, "fresh"},
 };
+
+// What of an operand stays in high precision, beside what is quantized; nn/side/side_term.h has the
+// equations.
+enum class SideTermKind : std::uint8_t { kNone, kMean, kColumns, kPatch };
+
+struct NamedSideTerm {
+  SideTermKind kind;
+  std::string_view name;
+  bool has_channels;      // whether it has hot channels
+  std::string_view text;  // what stays in high precision; after the hot channels, if it has them
+};
+inline constexpr std::array kSideTerms = {
+    NamedSideTerm{SideTermKind::kNone, "none", false, ""},
+    NamedSideTerm{SideTermKind::kMean, "mean", false, "mean over tokens in high precision"},
+    NamedSideTerm{SideTermKind::kColumns, "columns", true, "in high precision"},
+    NamedSideTerm{SideTermKind::kPatch, "patch", true, "with their residual in high precision"},
+};
+
+// The statistic of a channel by which hot ones are chosen. A NaN counts as 0.
+enum class ChannelStatistic : std::uint8_t {
+  kAmax,  // max |x|
+  kNorm   // sum of x^2 over tokens ascending, in binary64
+};
+
+struct NamedChannelStatistic {
+  ChannelStatistic statistic;
+  std::string_view name;
+};
+inline constexpr std::array kChannelStatistics = {
+    NamedChannelStatistic{ChannelStatistic::kAmax, "amax"},
+    NamedChannelStatistic{ChannelStatistic::kNorm, "norm"},
+};
+
+struct SideTerm {
+  SideTermKind kind = SideTermKind::kNone;
+  ChannelStatistic by = ChannelStatistic::kAmax;
+  int channels = 0;      // hot channels: so many,
+  double percent = 0.0;  // or, if above 0, this share of the channels, rounded up
+
+  constexpr bool Is(SideTermKind other) const { return kind == other; }
+  constexpr explicit operator bool() const { return kind != SideTermKind::kNone; }
+  friend constexpr bool operator==(const SideTerm&, const SideTerm&) = default;
+};
+
+constexpr const NamedSideTerm& Named(SideTermKind kind) {
+  return kSideTerms[static_cast<std::size_t>(kind)];
+}
+
+// The number of hot channels of a tensor with `all` channels; 0 for terms without any.
+inline std::size_t HotChannelCount(const SideTerm& side, std::size_t all) {
+  if (!Named(side.kind).has_channels) return 0;
+  if (side.percent == 0.0) return static_cast<std::size_t>(side.channels);
+  return static_cast<std::size_t>(
+      std::ceil(side.percent / 100.0 * static_cast<double>(all) - 1e-9));
+}
 
 // One operand of one GEMM. Its blocks and its Hadamard groups lie along the GEMM's reduction axis.
 struct OperandRecipe {

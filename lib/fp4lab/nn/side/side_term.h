@@ -1,5 +1,5 @@
-// High-precision side terms of a GEMM's operand, as data: the operand is split into a part that is
-// quantized and a part that stays in high precision, whose product is added.
+// High-precision side terms of a GEMM's operand (SideTerm, linear_recipe.h): the operand is split
+// into a part that is quantized and a part that stays in high precision, whose product is added.
 //
 // The operand is made of a tensor x (tokens, channels): the input of a linear, or a gradient. R
 // rounds to BF16 (RNE) if LinearRecipe::bf16, else it changes nothing; x~ = R(x), and b~ = R(b) of
@@ -8,7 +8,8 @@
 // and the result is fl(c + S), element by element; where the GEMM adds to y or dw, S comes after c.
 //
 // mean: x~ = 1 mu^T + r, Q takes r.
-//   mu(j)   = R(fl(s(j) / tokens)), s(j) = sum of x~(t, j) over t ascending, in binary64
+//   mu(j)   = R(fl(s(j) / tokens)), sum s(j) of x~(t, j) over t ascending and quotient in binary64;
+//       0 without tokens
 //   r(t, j) = R(fl(x~(t, j) - mu(j)))
 //   fprop's input, dgrad's gradient:  S(t, n) = p(n), p = mu b~^T as Gemm sums it (tensor/gemm.h,
 //       one block: fused multiply-adds over channels ascending)
@@ -37,65 +38,49 @@
 // far as they were read, state none.
 #pragma once
 
-#include <array>
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <string_view>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
+#include "fp4lab/nn/linear_operand.h"
 
 namespace fp4lab {
 
-enum class SideTermKind : std::uint8_t { kNone, kMean, kColumns, kPatch };
+// A tensor (tokens, channels), split. Buffers grow to the largest need and stay.
+struct SplitTensor {
+  LinearInput rest;  // what is quantized: r, x~ without hot channels, or x~
+  std::vector<float> mean;
+  std::vector<std::size_t> hot;  // ascending
+  MatrixView<float> side;        // (tokens, hot.size()): x~ or e of the hot channels
 
-struct NamedSideTerm {
-  SideTermKind kind;
-  std::string_view name;
-  bool has_channels;      // whether it has hot channels
-  std::string_view text;  // what stays in high precision; after the hot channels, if it has them
-};
-inline constexpr std::array kSideTerms = {
-    NamedSideTerm{SideTermKind::kNone, "none", false, ""},
-    NamedSideTerm{SideTermKind::kMean, "mean", false, "mean over tokens in high precision"},
-    NamedSideTerm{SideTermKind::kColumns, "columns", true, "in high precision"},
-    NamedSideTerm{SideTermKind::kPatch, "patch", true, "with their residual in high precision"},
+  FloatBuffer rest_memory, side_memory;
 };
 
-// The statistic of a channel by which hot ones are chosen. A NaN counts as 0.
-enum class ChannelStatistic : std::uint8_t {
-  kAmax,  // max |x|
-  kNorm   // sum of x^2 over tokens ascending, in binary64
+// Memory of the products.
+struct SideScratch {
+  SplitTensor a, b;            // of a GEMM's operands
+  FloatBuffer other, product;  // b~, or its hot columns; the side term of hot rows
 };
 
-struct NamedChannelStatistic {
-  ChannelStatistic statistic;
-  std::string_view name;
-};
-inline constexpr std::array kChannelStatistics = {
-    NamedChannelStatistic{ChannelStatistic::kAmax, "amax"},
-    NamedChannelStatistic{ChannelStatistic::kNorm, "norm"},
-};
+// Splits x (tokens, channels), unit column stride; `bf16`: LinearRecipe::bf16. x must stay as it is
+// while *out is used. The side of `patch` is not made yet.
+void Split(const SideTerm& term, bool bf16, const LinearInput& x, SplitTensor* out);
 
-struct SideTerm {
-  SideTermKind kind = SideTermKind::kNone;
-  ChannelStatistic by = ChannelStatistic::kAmax;
-  int channels = 0;      // hot channels: so many,
-  double percent = 0.0;  // or, if above 0, this share of the channels, rounded up
+// Makes the side of `patch` after the operand has been made of split->rest. `turned`: the operand
+// was made of the tensor's transpose.
+void TakeResidual(const OperandRecipe& recipe, bool bf16, const LinearOperandValues& operand,
+                  bool turned, SplitTensor* split);
 
-  constexpr bool Is(SideTermKind other) const { return kind == other; }
-  constexpr explicit operator bool() const { return kind != SideTermKind::kNone; }
-  friend constexpr bool operator==(const SideTerm&, const SideTerm&) = default;
-};
+// c (tokens, n) += S of fprop's input or dgrad's gradient. other (n, channels), of unit stride in
+// one direction.
+void AddSideAlongChannels(const SideTerm& term, bool bf16, const SplitTensor& split,
+                          MatrixView<const float> other, SideScratch* scratch, MatrixView<float> c);
 
-constexpr const NamedSideTerm& Named(SideTermKind kind) {
-  return kSideTerms[static_cast<std::size_t>(kind)];
-}
-
-// The number of hot channels of a tensor with `all` channels; 0 for terms without any.
-inline std::size_t HotChannelCount(const SideTerm& side, std::size_t all) {
-  if (!Named(side.kind).has_channels) return 0;
-  if (side.percent == 0.0) return static_cast<std::size_t>(side.channels);
-  return static_cast<std::size_t>(
-      std::ceil(side.percent / 100.0 * static_cast<double>(all) - 1e-9));
-}
+// c += S of an operand of wgrad. other (tokens, n), unit column stride. c (channels, n) if the
+// operand is the gradient, else (n, channels), unit column stride.
+void AddSideAlongTokens(const SideTerm& term, bool bf16, const SplitTensor& split,
+                        const LinearInput& other, bool is_gradient, SideScratch* scratch,
+                        MatrixView<float> c);
 
 }  // namespace fp4lab

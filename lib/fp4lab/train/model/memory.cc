@@ -81,9 +81,9 @@ double OperandBytes(const TrainConfig& config, const Sizes& sizes) {
   return elements * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
 }
 
-// Bytes of the buffers of side terms (nn/side/split.h), which all linears share: what is left of a
-// tensor, once for each operand of wgrad that is split, BF16 copies of the tensors that the terms
-// multiply, and, for hot channels, their columns and products.
+// Bytes of the buffers of side terms (nn/side/side_term.h), which all linears share: what is left
+// of a tensor, once for each operand of wgrad that is split, BF16 copies of the tensors that the
+// terms multiply, and, for hot channels, their columns and products.
 double SideBytes(const TrainConfig& config, double tokens) {
   if (!SideTermPlace(config.recipe)) return 0.0;
   double rest_a = 0.0, rest_b = 0.0, side_a = 0.0, side_b = 0.0, other = 0.0, product = 0.0;

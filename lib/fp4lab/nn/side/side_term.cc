@@ -1,4 +1,4 @@
-#include "fp4lab/nn/side/split.h"
+#include "fp4lab/nn/side/side_term.h"
 
 #include <algorithm>
 #include <cmath>
