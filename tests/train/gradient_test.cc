@@ -100,8 +100,9 @@ struct Result {
   std::vector<float> gradients;
 };
 
-Result Run(const ModelConfig& config, std::span<const float> parameters, const Batch& batch) {
-  Recipe recipe = ReadRecipe(Json("fp32"), "test");
+Result Run(const ModelConfig& config, std::span<const float> parameters, const Batch& batch,
+           const Json& json = "fp32") {
+  const Recipe recipe = ReadRecipe(json, "test");
   Model model(config, recipe, parameters, 3);
   std::vector<double> row_loss(batch.tokens.size());
   Result result{0.0, std::vector<float>(parameters.size())};
@@ -207,6 +208,37 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
       CHECK(result.gradients[at] == Catch::Approx(Difference(truth, parameters, direction, batch))
                                         .epsilon(1e-3)
                                         .margin(2e-6));
+    }
+  }
+}
+
+TEST_CASE("Tensors split into parts that are not quantized have the float64 model's gradient",
+          "[train]") {
+  const ModelConfig config = ConfigOf({Activation::kSwiglu, false, 2, {"attention", "mlp", "moe"}});
+  const std::vector<float> parameters = Parameters(config);
+  const Batch batch = MakeBatch(config, 3);
+  const DoubleModel truth(config);
+  const Json columns = {{"term", "columns"}, {"channels", 3}, {"by", "norm"}};
+  const Result plain = Run(config, parameters, batch);
+  for (const auto& [inputs, gradients] :
+       {std::pair<Json, Json>{"mean", "mean"}, {columns, columns}, {"mean", columns}}) {
+    CAPTURE(inputs.dump(), gradients.dump());
+    Json recipe = {{"base", "fp32"}};
+    recipe["fprop"]["input"]["side"] = recipe["wgrad"]["input"]["side"] = inputs;
+    recipe["dgrad"]["grad"]["side"] = recipe["wgrad"]["grad"]["side"] = gradients;
+    const Result result = Run(config, parameters, batch, recipe);
+    CHECK(result.gradients != plain.gradients);  // other roundings
+    const ParameterLayout layout = MakeLayout(config);
+    for (std::size_t s = 0; s < layout.slices.size(); ++s) {
+      const ParameterSlice& slice = layout.slices[s];
+      CAPTURE(slice.name);
+      std::vector<float> random(slice.size());
+      FillNormalValues(100 + s, 1.0, random);
+      std::vector<double> direction(parameters.size(), 0.0);
+      std::copy(random.begin(), random.end(),
+                direction.begin() + static_cast<std::ptrdiff_t>(slice.offset));
+      const double expected = Difference(truth, parameters, direction, batch);
+      CHECK(Dot(result.gradients, direction) == Catch::Approx(expected).epsilon(2e-4).margin(2e-5));
     }
   }
 }

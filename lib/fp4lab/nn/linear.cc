@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "fp4lab/base/error.h"
@@ -10,6 +11,7 @@
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/gemm.h"
 
@@ -125,7 +127,39 @@ OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
   return {out};
 }
 
-// dx = dy w; dy's operand stays in scratch->a.
+// The tensor (tokens, channels) that an operand is made of: x itself, or what its side term leaves
+// of it.
+LinearInput RestOf(const OperandRecipe& operand, bool bf16, const LinearInput& x,
+                   SplitTensor SideScratch::*place, LinearScratch* scratch) {
+  if (!operand.side) return x;
+  if (scratch->side == nullptr) scratch->side = std::make_shared<SideScratch>();
+  SplitTensor& split = scratch->side.get()->*place;
+  Split(operand.side, bf16, x, &split);
+  return split.rest;
+}
+
+// Makes what only the operand itself shows of its side term, once it has been made.
+void FinishSplit(const OperandRecipe& recipe, bool bf16, const LinearOperandValues& operand,
+                 bool turned, SplitTensor* split) {
+  if (recipe.side.Is(SideTermKind::kPatch)) TakeResidual(recipe, bf16, operand, turned, split);
+}
+
+// y = [y +] x w^T of the operands, without a side term; x's operand stays in scratch->a.
+void MakeOutput(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& x,
+                LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {
+  if (recipe.fprop.accumulation != nullptr) {
+    return MultiplyAccumulated(recipe.fprop, call, {recipe.fprop.a, kFpropInput, x.x},
+                               {recipe.fprop.b, kFpropWeight, weight->w},
+                               write == Write::kAccumulate, y);
+  }
+  const OperandUse w = FpropWeight(recipe, call, scratch, weight);
+  Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, x, scratch, &scratch->a);
+  GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.operand->amax);
+  options.accumulate = write == Write::kAccumulate;
+  MultiplyOperands({&scratch->a}, w, options, y);
+}
+
+// dx = dy w, without a side term; dy's operand stays in scratch->a.
 void MakeInputGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& grad,
                        LinearWeight* weight, LinearScratch* scratch, MatrixView<float> dx) {
   if (recipe.dgrad.accumulation != nullptr) {
@@ -140,11 +174,10 @@ void MakeInputGradient(const LinearRecipe& recipe, const LinearCall& call, const
   MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
 }
 
-// dw = dw + dy^T x, after MakeInputGradient.
-void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call,
-                        const LinearInput& input, const LinearInput& grad, LinearScratch* scratch,
-                        MatrixView<float> dw) {
-  const LinearInput x = SourceOf(recipe, recipe.wgrad.b, kFpropInput, call, input, scratch);
+// dw = dw + dy^T x, without side terms, after MakeInputGradient. The operands stay in scratch->b
+// and, unless dgrad's serves, in scratch->a.
+void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& x,
+                        const LinearInput& grad, LinearScratch* scratch, MatrixView<float> dw) {
   if (recipe.wgrad.accumulation != nullptr) {
     return MultiplyAccumulated(recipe.wgrad, call,
                                {recipe.wgrad.a, kWgradGrad, grad.x.Transposed()},
@@ -163,6 +196,38 @@ void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call,
   MultiplyOperands({&a, shares}, {&b}, options, dw);
 }
 
+// dx = dy w, with the side term of dy.
+void InputGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& grad,
+                   LinearWeight* weight, LinearScratch* scratch, MatrixView<float> dx) {
+  const OperandRecipe& a = recipe.dgrad.a;
+  const LinearInput rest = RestOf(a, recipe.bf16, grad, &SideScratch::a, scratch);
+  MakeInputGradient(recipe, call, rest, weight, scratch, dx);
+  if (!a.side) return;
+  SideScratch& side = *scratch->side;
+  FinishSplit(a, recipe.bf16, scratch->a, false, &side.a);
+  AddSideAlongChannels(a.side, recipe.bf16, side.a, weight->w.Transposed(), &side, dx);
+}
+
+// dw = dw + dy^T x, with the side terms of both.
+void WeightGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
+                    const LinearInput& grad, LinearScratch* scratch, MatrixView<float> dw) {
+  const OperandRecipe &a = recipe.wgrad.a, &b = recipe.wgrad.b;
+  const LinearInput x = SourceOf(recipe, b, kFpropInput, call, input, scratch);
+  const LinearInput grad_rest = RestOf(a, recipe.bf16, grad, &SideScratch::a, scratch);
+  const LinearInput rest = RestOf(b, recipe.bf16, x, &SideScratch::b, scratch);
+  MakeWeightGradient(recipe, call, rest, grad_rest, scratch, dw);
+  if (a.side) {
+    SideScratch& side = *scratch->side;
+    FinishSplit(a, recipe.bf16, scratch->a, true, &side.a);
+    AddSideAlongTokens(a.side, recipe.bf16, side.a, x, true, &side, dw);
+  }
+  if (b.side) {
+    SideScratch& side = *scratch->side;
+    FinishSplit(b, recipe.bf16, scratch->b, true, &side.b);
+    AddSideAlongTokens(b.side, recipe.bf16, side.b, grad_rest, false, &side, dw);
+  }
+}
+
 }  // namespace
 
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
@@ -172,17 +237,13 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
-  if (recipe.fprop.accumulation != nullptr) {
-    return MultiplyAccumulated(recipe.fprop, call, {recipe.fprop.a, kFpropInput, x},
-                               {recipe.fprop.b, kFpropWeight, weight->w},
-                               write == Write::kAccumulate, y);
-  }
-  const OperandUse w = FpropWeight(recipe, call, scratch, weight);
-  Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, input, scratch,
-          &scratch->a);
-  GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.operand->amax);
-  options.accumulate = write == Write::kAccumulate;
-  MultiplyOperands({&scratch->a}, w, options, y);
+  const OperandRecipe& a = recipe.fprop.a;
+  const LinearInput rest = RestOf(a, recipe.bf16, input, &SideScratch::a, scratch);
+  MakeOutput(recipe, call, rest, weight, scratch, write, y);
+  if (!a.side) return;
+  SideScratch& side = *scratch->side;
+  FinishSplit(a, recipe.bf16, scratch->a, false, &side.a);
+  AddSideAlongChannels(a.side, recipe.bf16, side.a, weight->w, &side, y);
 }
 
 void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
@@ -198,8 +259,8 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
     const MatrixView<float> rounded(scratch->grad.data(), dy.x.rows, dy.x.cols);
     grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
-  MakeInputGradient(recipe, call, grad, weight, scratch, dx);
-  MakeWeightGradient(recipe, call, input, grad, scratch, dw);
+  InputGradient(recipe, call, grad, weight, scratch, dx);
+  WeightGradient(recipe, call, input, grad, scratch, dw);
 }
 
 }  // namespace fp4lab

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -37,6 +39,61 @@ inline constexpr std::array kHadamardSignSources = {
     NamedSignSource{HadamardSignSource::kFresh, "fresh"},
 };
 
+// What of an operand stays in high precision, beside what is quantized; nn/side/side_term.h has the
+// equations.
+enum class SideTermKind : std::uint8_t { kNone, kMean, kColumns, kPatch };
+
+struct NamedSideTerm {
+  SideTermKind kind;
+  std::string_view name;
+  bool has_channels;      // whether it has hot channels
+  std::string_view text;  // what stays in high precision; after the hot channels, if it has them
+};
+inline constexpr std::array kSideTerms = {
+    NamedSideTerm{SideTermKind::kNone, "none", false, ""},
+    NamedSideTerm{SideTermKind::kMean, "mean", false, "mean over tokens in high precision"},
+    NamedSideTerm{SideTermKind::kColumns, "columns", true, "in high precision"},
+    NamedSideTerm{SideTermKind::kPatch, "patch", true, "with their residual in high precision"},
+};
+
+// The statistic of a channel by which hot ones are chosen. A NaN counts as 0.
+enum class ChannelStatistic : std::uint8_t {
+  kAmax,  // max |x|
+  kNorm   // sum of x^2 over tokens ascending, in binary64
+};
+
+struct NamedChannelStatistic {
+  ChannelStatistic statistic;
+  std::string_view name;
+};
+inline constexpr std::array kChannelStatistics = {
+    NamedChannelStatistic{ChannelStatistic::kAmax, "amax"},
+    NamedChannelStatistic{ChannelStatistic::kNorm, "norm"},
+};
+
+struct SideTerm {
+  SideTermKind kind = SideTermKind::kNone;
+  ChannelStatistic by = ChannelStatistic::kAmax;
+  int channels = 0;      // hot channels: so many,
+  double percent = 0.0;  // or, if above 0, this share of the channels, rounded up
+
+  constexpr bool Is(SideTermKind other) const { return kind == other; }
+  constexpr explicit operator bool() const { return kind != SideTermKind::kNone; }
+  friend constexpr bool operator==(const SideTerm&, const SideTerm&) = default;
+};
+
+constexpr const NamedSideTerm& Named(SideTermKind kind) {
+  return kSideTerms[static_cast<std::size_t>(kind)];
+}
+
+// The number of hot channels of a tensor with `all` channels; 0 for terms without any.
+inline std::size_t HotChannelCount(const SideTerm& side, std::size_t all) {
+  if (!Named(side.kind).has_channels) return 0;
+  if (side.percent == 0.0) return static_cast<std::size_t>(side.channels);
+  return static_cast<std::size_t>(
+      std::ceil(side.percent / 100.0 * static_cast<double>(all) - 1e-9));
+}
+
 // One operand of one GEMM. Its blocks and its Hadamard groups lie along the GEMM's reduction axis.
 struct OperandRecipe {
   std::optional<Dialect> format;  // nullopt: not quantized; any dialect, its rounding included
@@ -47,13 +104,16 @@ struct OperandRecipe {
   // decodes to (rounded to BF16 if `LinearRecipe::bf16`), not of the original tensor.
   bool from_fprop = false;
   DelayedScaling delayed = {};  // for formats with one tensor scale
+  // For inputs and gradients: what of the tensor stays in high precision. `patch` is for quantized
+  // operands without a transform, in GEMMs without an accumulation of their own.
+  SideTerm side = {};
 
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
 
 // Whether the operand of a tensor, transposed, is the operand of the transposed tensor.
 constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
-  if (a != b || a.hadamard != 0) return false;
+  if (a != b || a.hadamard != 0 || a.side) return false;
   return !a.format || (!TakesRandomBits(*a.format) && !a.format->row_scaled &&
                        a.format->block_rows == a.format->block_cols);
 }
@@ -111,7 +171,7 @@ constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand
 // A quantized operand as its GEMM takes it, for diagnostics: the reduction axis along columns.
 struct ObservedOperand {
   LinearOperand operand;
-  MatrixView<const float> before;  // the quantizer's input: rounded, transformed
+  MatrixView<const float> before;  // the quantizer's input: rounded, without its side, transformed
   MatrixView<const float> values;  // element * block scale, without the tensor's or rows' scale
   const Dialect& dialect;
   const DialectOptions& options;  // amaxes and random bits that it was quantized with

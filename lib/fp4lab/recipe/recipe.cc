@@ -176,6 +176,44 @@ void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view op
               "is for dgrad's weight and wgrad's input");
 }
 
+// Throws Error for a side term that the operand cannot have.
+void CheckSide(const std::string& where, LinearOperand operand, const OperandRecipe& recipe,
+               const GemmRecipe& gemm) {
+  const SideTerm& side = recipe.side;
+  const std::string place = where + "/side";
+  if (!side) return;
+  if (IsWeight(operand)) throw Error(place, "is for inputs and gradients, not for weights");
+  if (!side.Is(SideTermKind::kPatch)) return;
+  if (!recipe.format) {
+    throw Error(place,
+                "\"patch\" gives back a residual, which an operand that is not quantized "
+                "does not have; write \"side\": \"none\"");
+  }
+  if (recipe.hadamard != 0) {
+    throw Error(place,
+                "\"patch\" has no residual of single channels under the Hadamard transform; "
+                "write \"hadamard\": 0 in both operands, or another term");
+  }
+  if (gemm.accumulation != nullptr) {
+    throw Error(place, "\"patch\" is for products without an \"accumulation\" of their own");
+  }
+}
+
+void CheckSides(const JsonObject& o, const LinearRecipe& linear) {
+  for (std::size_t i = 0; i < kLinearOperands; ++i) {
+    const auto operand = static_cast<LinearOperand>(i);
+    const std::string name(OperandName(operand));
+    const std::size_t dot = name.find('.');
+    const GemmRecipe& gemm = *std::array{&linear.fprop, &linear.dgrad, &linear.wgrad}[i / 2];
+    CheckSide(o.Where(name.substr(0, dot)) + "/" + name.substr(dot + 1), operand,
+              *Operands(&linear)[i], gemm);
+  }
+  if (linear.wgrad.b.from_fprop && linear.fprop.a.side) {
+    throw Error(o.Where("wgrad") + "/input/from",
+                "\"fprop\" is for an input of fprop without a side term, which its values lack");
+  }
+}
+
 // Reads "delayed_scaling", which holds for all operands with one tensor scale.
 void ReadDelayedScaling(JsonObject* o, LinearRecipe* linear) {
   if (o->Member("delayed_scaling") == nullptr) return;
@@ -337,6 +375,7 @@ Recipe ReadRecipe(const Json& json, const std::string& where) {
   CheckGemm(o, "fprop", recipe.linear.fprop, recipe.linear.bf16);
   CheckGemm(o, "dgrad", recipe.linear.dgrad, recipe.linear.bf16);
   CheckGemm(o, "wgrad", recipe.linear.wgrad, recipe.linear.bf16);
+  CheckSides(o, recipe.linear);
   return recipe;
 }
 
@@ -417,6 +456,35 @@ std::vector<const LinearRecipe*> LinearRecipesOf(const Recipe& recipe) {
 
 std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear) {
   return Operands(&linear);
+}
+
+std::optional<std::string> SideTermPlace(const Recipe& recipe) {
+  const IeeeArithmetic ieee;
+  if (!recipe.rules.empty()) {
+    const bool named = FindPublishedRecipe(recipe.base) != nullptr;
+    for (std::size_t i = 0; i <= recipe.rules.size(); ++i) {
+      const bool is_rest = i == recipe.rules.size();
+      const Recipe& member = is_rest ? RestOf(recipe) : recipe.rules[i].recipe;
+      const std::optional<std::string> place = SideTermPlace(member);
+      if (!place) continue;
+      if (named) return "";
+      return (is_rest ? "/rest" : "/rules/" + std::to_string(i) + "/recipe") + *place;
+    }
+    return std::nullopt;
+  }
+  const auto operands = OperandsOf(recipe.linear);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i]->side) continue;
+    const Recipe base = ReadRecipe(recipe.base, "recipe");
+    if (OperandsOf(base.linear)[i]->side == operands[i]->side) return "";
+    std::string name(OperandName(static_cast<LinearOperand>(i)));
+    std::replace(name.begin(), name.end(), '.', '/');
+    return "/" + name + "/side";
+  }
+  for (const RecipeChange& change : recipe.then) {
+    if (const auto place = SideTermPlace(change.recipe)) return "/then/recipe" + *place;
+  }
+  return std::nullopt;
 }
 
 std::size_t AmaxHistoryFloats(const Recipe& recipe) {

@@ -9,7 +9,8 @@
 
 namespace fp4lab {
 
-void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percent) {
+void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percent,
+                std::string_view what) {
   const IeeeArithmetic ieee;
   const Json* json = o->Member(key);
   if (json == nullptr) return;
@@ -25,7 +26,8 @@ void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percen
   const auto [rest, problem] = std::from_chars(text.data(), end, *percent);
   const bool all = problem == std::errc() && rest + 1 == end && *rest == '%';
   if (!all || !(*percent >= 0.0 && *percent <= 100.0)) {
-    throw Error(o->Where(key), "must be a number of blocks, or a share of them such as \"15%\"");
+    throw Error(o->Where(key), "must be a number of " + std::string(what) +
+                                   ", or a share of them such as \"15%\"");
   }
 }
 

@@ -51,6 +51,7 @@ Kept KeptOf(const Json& json, const OperandRecipe& base, const OperandRecipe& re
   keep("hadamard", base.hadamard != 0 && resolved.hadamard == base.hadamard,
        "the Hadamard transform of " + std::to_string(base.hadamard) + " elements");
   keep("from", base.from_fprop && resolved.from_fprop, "fprop's values as its source");
+  keep("side", base.side && resolved.side == base.side, "its side term");
   keep("delayed_scaling", base.delayed.length > 0 && resolved.delayed == base.delayed,
        "delayed scaling");
   return kept;

@@ -8,6 +8,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
+#include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
@@ -125,6 +126,51 @@ void ReadHadamard(JsonObject* o, OperandRecipe* operand) {
   if (operand->hadamard == 0) operand->signs = HadamardSignSource::kTransformerEngine;
 }
 
+// The row of a table that the member names; `value` is the name when absent, "": it may not be.
+template <class Table>
+const auto& ReadRow(JsonObject* o, std::string_view key, std::string value, const Table& table,
+                    const char* what) {
+  if (value.empty()) {
+    o->Require(key, &value);
+  } else {
+    o->Read(key, &value);
+  }
+  const auto row =
+      std::find_if(table.begin(), table.end(), [&](const auto& r) { return r.name == value; });
+  if (row != table.end()) return *row;
+  throw Error(o->Where(key), std::string("unknown ") + what + " \"" + value + "\"; " +
+                                 DidYouMean(value, NamesOf(table)));
+}
+
+// Reads "side": the name of a term without channels, or an object.
+void ReadSide(JsonObject* o, OperandRecipe* operand) {
+  const Json* json = o->Member("side");
+  if (json == nullptr) return;
+  SideTerm& side = operand->side;
+  side = {};
+  if (!json->is_object()) {
+    side.kind = ReadRow(o, "side", "", kSideTerms, "side term").kind;
+    if (!Named(side.kind).has_channels) return;
+    throw Error(o->Where("side"), "\"" + std::string(Named(side.kind).name) +
+                                      "\" needs \"channels\": write {\"term\": \"" +
+                                      std::string(Named(side.kind).name) + "\", \"channels\": 8}");
+  }
+  JsonObject members(*json, o->Where("side"));
+  const NamedSideTerm& term = ReadRow(&members, "term", "", kSideTerms, "side term");
+  side.kind = term.kind;
+  if (term.has_channels) {
+    ReadBlocks(&members, "channels", &side.channels, &side.percent, "channels");
+    if (side.channels < 1 && side.percent == 0.0) {
+      throw Error(members.Where("channels"),
+                  "must be a number of channels above 0, or a share of them such as \"1%\"");
+    }
+    side.by = ReadRow(&members, "by", std::string(kChannelStatistics[0].name), kChannelStatistics,
+                      "statistic")
+                  .statistic;
+  }
+  members.Finish();
+}
+
 // The format without its rounding, which the key "rounding" states.
 Json FormatJson(const Dialect& format) {
   return ToJson(format.rounding == ElementRounding::kTowardZero ? WithOwnRounding(format) : format);
@@ -157,6 +203,7 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
   if (operand->delayed.length > 0 && !CanBeDelayed(*operand)) {
     throw Error(o.Where("delayed_scaling"), "is for formats with one scale for the tensor");
   }
+  ReadSide(&o, operand);
   o.Finish();
 }
 
@@ -193,7 +240,30 @@ Json HadamardJson(const OperandRecipe& operand) {
   return {{"size", operand.hadamard}, {"signs", row->name}};
 }
 
+Json SideJson(const SideTerm& side) {
+  const IeeeArithmetic ieee;
+  const NamedSideTerm& term = Named(side.kind);
+  if (!term.has_channels) return term.name;
+  const auto by = std::find_if(kChannelStatistics.begin(), kChannelStatistics.end(),
+                               [&](const auto& row) { return row.statistic == side.by; });
+  return {
+      {"term", term.name}, {"channels", BlocksJson(side.channels, side.percent)}, {"by", by->name}};
+}
+
 namespace {
+
+// A side term of the resolved JSON in words: "8 hot channels (amax) in high precision".
+std::string SideText(const Json& side) {
+  const std::string name =
+      side.is_object() ? side.at("term").get<std::string>() : side.get<std::string>();
+  const auto row = std::find_if(kSideTerms.begin(), kSideTerms.end(),
+                                [&](const NamedSideTerm& term) { return term.name == name; });
+  const std::string text(row->text);
+  if (!row->has_channels) return text;
+  const Json& channels = side.at("channels");
+  return (channels.is_string() ? channels.get<std::string>() : channels.dump()) +
+         " hot channels (" + side.at("by").get<std::string>() + ") " + text;
+}
 
 // An object of "format" in words: "nvfp4.quartet2 with target 6.072, unbias ms_eden".
 std::string FormatText(const Json& format) {
@@ -240,6 +310,7 @@ std::string OperandText(const Json& operand) {
     text += ", delayed scaling (" + delayed.at("amax_compute_algo").get<std::string>() + " of " +
             delayed.at("amax_history_len").dump() + ")";
   }
+  if (operand.contains("side")) text += ", " + SideText(operand["side"]);
   return text;
 }
 
@@ -254,6 +325,7 @@ Json ToJson(const OperandRecipe& operand) {
         {"amax_history_len", d.length},
         {"amax_compute_algo", d.most_recent ? kMostRecent : std::string_view("max")}};
   }
+  if (operand.side) json["side"] = SideJson(operand.side);
   if (!operand.format || !IsStochastic(*operand.format)) return json;
   const int bits = RandomBitsOf(operand.format->rounding);
   if (bits != 16) json["random_bits"] = bits;

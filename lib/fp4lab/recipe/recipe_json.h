@@ -19,6 +19,10 @@ namespace fp4lab {
 //                  weight, wgrad's input)
 //   "delayed_scaling"  false, or ReadDelayed's object: the operand is quantized with the amaxes of
 //                  the steps before; for formats with one scale for the tensor
+//   "side"         "none", "mean", or {"term": mean | columns | patch, "channels": hot channels, 8
+//                  or "1%", "by": amax (when absent) | norm}: what of the tensor stays in high
+//                  precision (nn/side/side_term.h). For fprop's input, wgrad's input and
+//                  gradients; "patch" needs a format, no transform and no accumulation
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand);
 Json ToJson(const OperandRecipe& operand);
 // Reads the member "delayed_scaling": false, or {"amax_history_len": steps, 1024 when absent,
@@ -29,5 +33,7 @@ bool CanBeDelayed(const OperandRecipe& operand);
 // An operand of the resolved JSON in words: "nvfp4.te, stochastic, H16"; "-": not quantized.
 std::string OperandText(const Json& operand);
 Json HadamardJson(const OperandRecipe& operand);
+// The value of "side"; "none" without a side term.
+Json SideJson(const SideTerm& side);
 
 }  // namespace fp4lab

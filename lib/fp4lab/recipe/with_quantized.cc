@@ -16,6 +16,7 @@ Recipe WithQuantized(const Recipe& recipe, unsigned quantized) {
         operand->format.reset();
         operand->delayed = {};
         operand->from_fprop = false;
+        operand->side = {};
       }
       any = any || operand->format.has_value();
       bit <<= 1;

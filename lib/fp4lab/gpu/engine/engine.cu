@@ -227,6 +227,8 @@ std::string WhyNot(const GemmRecipe& gemm) {
            std::string(gemm.accumulation->name) + "\"";
   }
   for (const OperandRecipe* operand : {&gemm.a, &gemm.b}) {
+    if (operand->side)
+      return "the GPU does not multiply the \"side\" of " + ToJson(*operand).dump();
     if (!operand->format) continue;
     if (!cuda::CanQuantizeToValues(*operand->format)) {
       return "the GPU has no kernel for the format " + ToJson(*operand).dump() + " in training";

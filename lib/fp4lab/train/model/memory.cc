@@ -81,6 +81,44 @@ double OperandBytes(const TrainConfig& config, const Sizes& sizes) {
   return elements * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
 }
 
+// Bytes of the buffers of side terms (nn/side/side_term.h), which all linears share: what is left
+// of a tensor, once for each operand of wgrad that is split, BF16 copies of the tensors that the
+// terms multiply, and, for hot channels, their columns and products.
+double SideBytes(const TrainConfig& config, double tokens) {
+  if (!SideTermPlace(config.recipe)) return 0.0;
+  double rest_a = 0.0, rest_b = 0.0, side_a = 0.0, side_b = 0.0, other = 0.0, product = 0.0;
+  const auto take = [](double* most, double floats) { *most = std::max(*most, floats); };
+  const auto add = [&](const OperandRecipe& operand, double channels, double others,
+                       bool along_channels, double* rest, double* side) {
+    if (!operand.side) return;
+    const auto hot =
+        static_cast<double>(HotChannelCount(operand.side, static_cast<std::size_t>(channels)));
+    take(rest, tokens * channels);
+    take(side, tokens * hot);
+    if (along_channels) {
+      take(&other, others * (hot > 0.0 ? hot : channels));
+    } else {
+      take(&other, tokens * others);
+      take(&product, hot * others);
+    }
+  };
+  const auto add_state = [&](const Recipe& state) {
+    const LinearPlan plan(config.model, state);
+    for (std::size_t l = 0; l < plan.Head(); ++l) {
+      const LinearRecipe& linear = plan.RecipeOf({}, l);
+      const auto out = static_cast<double>(plan.Weight(l).rows);
+      const auto in = static_cast<double>(plan.Weight(l).cols);
+      add(linear.fprop.a, in, out, true, &rest_a, &side_a);
+      add(linear.dgrad.a, out, in, true, &rest_a, &side_a);
+      add(linear.wgrad.a, out, in, false, &rest_a, &side_a);
+      add(linear.wgrad.b, in, out, false, &rest_b, &side_b);
+    }
+  };
+  add_state(config.recipe);
+  for (const RecipeChange& change : config.recipe.then) add_state(change.recipe);
+  return kFloat * (rest_a + rest_b + side_a + side_b + other + product);
+}
+
 double StatesOf(const TrainConfig& c) {
   return static_cast<double>(OptimizerOf(c.optimizer).states);
 }
@@ -98,9 +136,10 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
   const Sizes sizes = SizesOf(c.model);
   const auto step = static_cast<double>(TokensPerStep(c));
   const double tokens = step / c.micro_batches;
-  return {.weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
-          .operands = OperandBytes(c, sizes),
-          .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step};
+  return {
+      .weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
+      .operands = OperandBytes(c, sizes),
+      .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + SideBytes(c, tokens)};
 }
 
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {

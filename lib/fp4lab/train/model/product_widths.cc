@@ -16,6 +16,16 @@ int Bits(const OperandRecipe& operand, bool bf16) {
   return bf16 ? 16 : 32;
 }
 
+// The products of hot channels, as shares of a GEMM's, summed over the three GEMMs.
+double SharesOfHotChannels(const LinearRecipe& linear, const LinearShape& shape) {
+  const auto share = [](const OperandRecipe& operand, std::size_t channels) {
+    return static_cast<double>(HotChannelCount(operand.side, channels)) /
+           static_cast<double>(channels);
+  };
+  return share(linear.fprop.a, shape.in) + share(linear.dgrad.a, shape.out) +
+         share(linear.wgrad.a, shape.out) + share(linear.wgrad.b, shape.in);
+}
+
 // The widths under the recipe as it is before it changes.
 ProductWidths WidthsAtFirst(const Recipe& recipe, const ModelConfig& model) {
   ProductWidths widths;
@@ -33,6 +43,8 @@ ProductWidths WidthsAtFirst(const Recipe& recipe, const ModelConfig& model) {
           widths[std::max(Bits(gemm->a, linear.bf16), Bits(gemm->b, linear.bf16))] += products;
           total += products;
         }
+        const double hot = SharesOfHotChannels(linear, shape) * products;
+        if (hot > 0.0) widths[linear.bf16 ? 16 : 32] += hot;
       }
     }
   }

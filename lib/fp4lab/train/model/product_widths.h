@@ -12,7 +12,9 @@ namespace fp4lab {
 // The share of the multiplications in fprop, dgrad and wgrad of all blocks' linears, over the whole
 // run, by the bits of the elements of the wider operand: 4, 6, 8, 16 (BF16) or 32 (binary32).
 // Attention's own products, routers and the head do not count; an expert counts for the share of
-// tokens that it sees if all experts see as many. The shares add up to 1.
+// tokens that it sees if all experts see as many. The shares add up to 1; the products of hot
+// channels (nn/side/side_term.h), which come on top, count by their share of these multiplications
+// as well, in BF16 or binary32. Means do not count.
 using ProductWidths = std::map<int, double>;
 ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model);
 

@@ -73,13 +73,15 @@ void CheckMultiple(const std::string& where, std::string_view what, std::int64_t
 struct PlacedLinear {
   std::string name;
   int block = 0;
+  std::size_t in = 0, out = 0;
 };
 std::vector<PlacedLinear> LinearsOf(const ModelConfig& m, std::span<const Part* const> parts) {
   std::vector<PlacedLinear> linears;
   for (const Part* part : parts) {
     for (const LinearShape& linear : part->linears(m)) {
       if (linear.router) continue;
-      for (int i = 0; i < m.layers; ++i) linears.push_back({NameOf(i, linear), i});
+      for (int i = 0; i < m.layers; ++i)
+        linears.push_back({NameOf(i, linear), i, linear.in, linear.out});
     }
   }
   return linears;
@@ -100,6 +102,23 @@ void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& 
     throw Error(where + "/" + std::to_string(i),
                 "\"" + patterns[i] + "\" matches no linear; there are " + known + ", N from 0 to " +
                     std::to_string(m.layers - 1));
+  }
+}
+
+// Throws Error for a side term with more hot channels than the tensor of some linear has.
+void CheckHotChannels(const Recipe& state, const ModelConfig& m, const std::string& where) {
+  for (const PlacedLinear& linear : LinearsOf(m, PartsOf(m))) {
+    const auto operands = OperandsOf(RecipeOf(state, linear.name, linear.block, m.layers));
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const bool is_input = i == kFpropInput || i == kWgradInput;
+      const std::size_t channels = is_input ? linear.in : linear.out;
+      if (HotChannelCount(operands[i]->side, channels) <= channels) continue;
+      throw Error(where, "the side term of " + std::string(OperandName(LinearOperand(i))) +
+                             " has " + std::to_string(operands[i]->side.channels) +
+                             " hot channels, and " + linear.name + " has " +
+                             std::to_string(channels) +
+                             " there; fewer \"channels\", or a share of them such as \"1%\"");
+    }
   }
 }
 
@@ -221,6 +240,11 @@ void CheckRecipeFits(const TrainConfig& c, const std::string& where,
   CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
                 all.tokens);
   CheckSelection(c.recipe, c.model, recipe_where);
+  if (!SideTermPlace(c.recipe)) return;
+  CheckHotChannels(c.recipe, c.model, recipe_where);
+  for (const RecipeChange& change : c.recipe.then) {
+    CheckHotChannels(change.recipe, c.model, recipe_where);
+  }
 }
 
 }  // namespace fp4lab

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -137,8 +138,8 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
   return static_cast<std::int64_t>(count) * c.layers;
 }
 
-void CheckDevice(const TrainConfig& c, const std::string& where,
-                 const std::string& optimizer_where) {
+void CheckDevice(const TrainConfig& c, const std::string& where, const std::string& optimizer_where,
+                 const std::string& recipe_where) {
   const IeeeArithmetic ieee;
   if (c.device != Device::kCuda) return;
   const Json empty = Json::object();
@@ -155,6 +156,11 @@ void CheckDevice(const TrainConfig& c, const std::string& where,
   }
   if (c.model.mup.base_d_model > 0) {
     throw Error(model + "/mup", "the GPU does not train under \"mup" + cpu);
+  }
+  if (const std::optional<std::string> place = SideTermPlace(c.recipe)) {
+    const std::string recipe =
+        recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
+    throw Error(recipe + *place, "the GPU does not multiply the \"side" + cpu);
   }
 }
 
