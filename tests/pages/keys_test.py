@@ -75,6 +75,7 @@ RECIPES = {
     "dgrad": [{"base": "bf16", "dgrad": {}}],
     "wgrad": [{"base": "bf16", "wgrad": {}}],
     "wgrad.grad": [{"base": "te_nvfp4", "wgrad": {"grad": {}}}],
+    "wgrad.grad.side": [{"base": "te_nvfp4", "wgrad": {"grad": {"side": {"term": "columns", "channels": 2}}}}],
     "wgrad.grad.hadamard": [{"base": "te_nvfp4", "wgrad": {"grad": {"hadamard": HADAMARD}}}],
     "delayed_scaling": [{"base": "te_nvfp4", "delayed_scaling": {}}],
     "accumulation": [{"base": "te_nvfp4", "accumulation": {}}],
