@@ -344,7 +344,7 @@ TEST_CASE("The command's law is that of the studies, and predicts a size", "[sev
   SetThreads(threads);
   CHECK(one == three);
 
-  ask["studies"] = {studies[0]};
+  ask["studies"] = Json::array({studies[0]});
   CHECK(ErrorOf(document).find("needs two sizes") != std::string::npos);
   ask["studies"] = studies;
   ask["places"] = Json::array();

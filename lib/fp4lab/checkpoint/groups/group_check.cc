@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,38 +10,26 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t kStrip = 64;  // rows that are compared at a time
-
-std::string Text(const char* format, double a) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, a);
-  return text;
-}
+constexpr std::size_t kComparedRows = 64;  // rows that are compared at a time
 
 std::string ElementName(const GroupMatrix& g) {
   return g.table != nullptr ? std::string(g.table->name) : "INT" + std::to_string(g.bits);
 }
 
-// Sums of products of the original x and the decoded y.
-struct Sums {
-  double xx = 0, xy = 0, yy = 0;
-  std::size_t nearest = 0;  // codes that no other code of the group comes nearer than
-  void Add(double x, double y) { xx += x * x, xy += x * y, yy += y * y; }
-  void Add(const Sums& o) {
-    xx += o.xx, xy += o.xy, yy += o.yy;
+// The sums of groups, and how many codes no other code of the group comes nearer than.
+struct GroupSums : ErrorSums {
+  std::size_t nearest = 0;
+  using ErrorSums::Add;
+  void Add(const GroupSums& o) {
+    ErrorSums::Add(o);
     nearest += o.nearest;
   }
-  double Sqnr(double f) const {
-    const double noise = xx - 2 * f * xy + f * f * yy;
-    if (!(xx > 0) || !std::isfinite(noise)) return -std::numeric_limits<double>::infinity();
-    return noise <= xx * 1e-15 ? 150 : 10 * std::log10(xx / noise);
-  }
-  double Best() const { return yy > 0 ? xy / yy : 0; }
 };
 
 // A wrong way to read the codes.
@@ -62,13 +49,13 @@ bool Applies(const OtherReading& reading, const GroupMatrix& g) {
   return !g.zeros.empty();
 }
 
-class Comparer {
+class GroupComparer {
  public:
-  Comparer(const GroupMatrix& g, const RowReader& original) : g_(g), original_(original) {}
+  GroupComparer(const GroupMatrix& g, const RowReader& original) : g_(g), original_(original) {}
 
   OriginalVerdict Compare() {
     OriginalVerdict v;
-    const Sums stated = SumsUnder({""}, g_.rows, true);
+    const GroupSums stated = SumsUnder({""}, g_.rows, true);
     v.readings.push_back({.codes = Order(),
                           .scales = ScaleOrder::kLinear,
                           .as_stated = true,
@@ -89,12 +76,12 @@ class Comparer {
                                                         : CodeOrder::kLowFirst;
   }
 
-  Sums SumsUnder(const OtherReading& way, std::size_t rows, bool count_nearest) const {
-    Sums all;
-    for (std::size_t first = 0; first < rows; first += kStrip) {
-      const std::size_t count = std::min(kStrip, rows - first);
+  GroupSums SumsUnder(const OtherReading& way, std::size_t rows, bool count_nearest) const {
+    GroupSums all;
+    for (std::size_t first = 0; first < rows; first += kComparedRows) {
+      const std::size_t count = std::min(kComparedRows, rows - first);
       const Matrix<float> x = original_(first, count);
-      std::vector<Sums> sums(count);
+      std::vector<GroupSums> sums(count);
       ParallelFor(count, [&](std::size_t i) {
         for (std::size_t col = 0; col < g_.cols; ++col) {
           const std::size_t at = g_.GroupAt(first + i, col);
@@ -105,7 +92,7 @@ class Comparer {
           if (count_nearest && IsNearest(x(i, col), code, at)) ++sums[i].nearest;
         }
       });
-      for (const Sums& s : sums) all.Add(s);
+      for (const GroupSums& s : sums) all.Add(s);
     }
     return all;
   }
@@ -128,17 +115,17 @@ class Comparer {
   }
 
   std::string Cause(const ReadingVerdict& stated) const {
-    const std::size_t rows = std::min(g_.rows, 4 * kStrip);
+    const std::size_t rows = std::min(g_.rows, 4 * kComparedRows);
     for (const OtherReading& way : kOtherReadings) {
       if (!Applies(way, g_)) continue;
-      const Sums sums = SumsUnder(way, rows, false);
+      const GroupSums sums = SumsUnder(way, rows, false);
       const double db = sums.Sqnr(1);
       if (db < 6 || db < stated.sqnr_db + 3) continue;
-      return std::string("read with ") + way.text + " the SQNR is " + Text("%.2f dB", db) +
-             ", as stated " + Text("%.2f dB", stated.sqnr_db);
+      return std::string("read with ") + way.text + " the SQNR is " + TextOf("%.2f dB", db) +
+             ", as stated " + TextOf("%.2f dB", stated.sqnr_db);
     }
     if (stated.best_sqnr_db > stated.sqnr_db + 1 && stated.best_sqnr_db > 6) {
-      return "the values are " + Text("%.6g", stated.factor) + " times the original";
+      return "the values are " + TextOf("%.6g", stated.factor) + " times the original";
     }
     return stated.best_sqnr_db < 6 ? "no reading of the bytes is near the original" : "";
   }
@@ -160,7 +147,7 @@ bool IsEqualValue(float got, float want) {
 ValuesVerdict CompareDecoded(const GroupMatrix& g, const RowReader& values) {
   ValuesVerdict v;
   v.elements = g.rows * g.cols;
-  Sums sums;
+  GroupSums sums;
   for (std::size_t row = 0; row < g.rows; ++row) {
     const Matrix<float> x = values(row, 1);
     for (std::size_t col = 0; col < g.cols; ++col) {
@@ -179,7 +166,7 @@ ValuesVerdict CompareDecoded(const GroupMatrix& g, const RowReader& values) {
   if (v.different == 0) return v;
   v.factor = sums.Sqnr(sums.Best()) > 40 ? sums.Best() : 0;
   if (v.factor != 0 && std::fabs(v.factor - 1) > 0.003) {
-    v.cause = "the values are " + Text("%.6g", v.factor) + " times what the matrix decodes to";
+    v.cause = "the values are " + TextOf("%.6g", v.factor) + " times what the matrix decodes to";
   }
   return v;
 }
@@ -280,7 +267,7 @@ void JudgeGroups(const GroupMatrix& g, const References& references, bool only, 
     } else {
       rows = references.original->Rows(tensor, m->reading, &v.problem);
     }
-    if (rows) v = Comparer(g, rows).Compare();
+    if (rows) v = GroupComparer(g, rows).Compare();
     v.tensor = tensor;
     if (!v.cause.empty()) Report(FindingKind::kOriginal, v.cause, m, findings);
     if (!v.problem.empty()) Report(FindingKind::kOriginal, v.problem, m, findings);

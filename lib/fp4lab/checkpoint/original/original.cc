@@ -10,6 +10,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/checkpoint/original/random_rounding.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/quantize.h"
@@ -17,43 +18,16 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t kStrip = 64;                     // rows that are decoded at a time
+constexpr std::size_t kDecodedRows = 64;               // rows that are decoded at a time
 constexpr std::size_t kSample = std::size_t{1} << 21;  // elements on which other readings are tried
 
-// Sums of products of an original row x and a decoded row y.
-struct Sums {
-  double xx = 0, xy = 0, yy = 0;
-  void Add(const Sums& o) {
-    xx += o.xx;
-    xy += o.xy;
-    yy += o.yy;
-  }
-  // SQNR if y is multiplied by f.
-  double Sqnr(double f) const {
-    const double noise = xx - 2 * f * xy + f * f * yy;
-    if (!(xx > 0) || !std::isfinite(noise)) return -std::numeric_limits<double>::infinity();
-    if (noise <= xx * 1e-15) return 150;
-    return 10 * std::log10(xx / noise);
-  }
-  double Best() const { return yy > 0 ? xy / yy : 0; }
-};
-
-Sums SumsOf(std::span<const float> x, std::span<const float> y) {
-  Sums s;
+ErrorSums SumsOf(std::span<const float> x, std::span<const float> y) {
+  ErrorSums s;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
-    const double a = x[i], b = y[i];
-    s.xx += a * a;
-    s.xy += a * b;
-    s.yy += b * b;
+    s.Add(x[i], y[i]);
   }
   return s;
-}
-
-std::string Text(const char* format, double a) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, a);
-  return text;
 }
 
 // Where the tensor scale of a dialect stands.
@@ -63,10 +37,10 @@ enum class NumberPlace : std::uint8_t {
   kFolded,    // multiplied into the scales, which are numbers; none is stored
 };
 
-class Comparer {
+class OriginalComparer {
  public:
-  Comparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
-           std::span<const float> numbers, const RowReader& original)
+  OriginalComparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
+                   std::span<const float> numbers, const RowReader& original)
       : r_(r),
         convention_(convention),
         numbers_(numbers),
@@ -94,10 +68,11 @@ class Comparer {
                         r_);
   }
 
-  // Sums of `count` rows from `first`, one a row, under a reading; the tensor scale is left out.
-  std::vector<Sums> RowSums(const Matrix<float>& x, std::size_t first, CodeOrder codes,
-                            ScaleOrder order) const {
-    std::vector<Sums> sums(x.rows);
+  // ErrorSums of `count` rows from `first`, one a row, under a reading; the tensor scale is left
+  // out.
+  std::vector<ErrorSums> RowSums(const Matrix<float>& x, std::size_t first, CodeOrder codes,
+                                 ScaleOrder order) const {
+    std::vector<ErrorSums> sums(x.rows);
     ParallelFor(x.rows, [&](std::size_t i) {
       std::vector<float> y(r_.cols);
       decoder_.Row(first + i, codes, order, y);
@@ -108,14 +83,14 @@ class Comparer {
 
   void Stated() {
     ReadingVerdict v{.codes = r_.codes, .scales = r_.order, .as_stated = true};
-    Sums plain, scaled;
+    ErrorSums plain, scaled;
     row_sums_.reserve(rows_);
-    for (std::size_t first = 0; first < rows_; first += kStrip) {
-      const Matrix<float> x = original_(first, std::min(kStrip, rows_ - first));
+    for (std::size_t first = 0; first < rows_; first += kDecodedRows) {
+      const Matrix<float> x = original_(first, std::min(kDecodedRows, rows_ - first));
       for (const float value : x.values) {
         if (std::isfinite(value)) amax_ = std::max(amax_, std::fabs(value));
       }
-      const std::vector<Sums> sums = RowSums(x, first, r_.codes, r_.order);
+      const std::vector<ErrorSums> sums = RowSums(x, first, r_.codes, r_.order);
       for (std::size_t i = 0; i < sums.size(); ++i) {
         plain.Add(sums[i]);
         const double f = NumberOf(first + i);
@@ -151,8 +126,8 @@ class Comparer {
 
   // The other orders of nibbles and scales, on the first rows.
   void Others() {
-    const std::size_t rows =
-        std::min(rows_, std::max<std::size_t>(kStrip, kSample / std::max<std::size_t>(1, r_.cols)));
+    const std::size_t rows = std::min(
+        rows_, std::max<std::size_t>(kDecodedRows, kSample / std::max<std::size_t>(1, r_.cols)));
     std::vector<CodeOrder> orders = {r_.codes};
     if (r_.codes != CodeOrder::kBytes && r_.codes != CodeOrder::kDense6) {
       for (const CodeOrder o :
@@ -175,8 +150,8 @@ class Comparer {
     for (const CodeOrder codes : orders) {
       for (const ScaleOrder order : scales) {
         if (codes == r_.codes && order == r_.order) continue;
-        Sums scaled;
-        const std::vector<Sums> sums = RowSums(x, 0, codes, order);
+        ErrorSums scaled;
+        const std::vector<ErrorSums> sums = RowSums(x, 0, codes, order);
         for (std::size_t i = 0; i < sums.size(); ++i) {
           const double f = NumberOf(i);
           scaled.Add({sums[i].xx, sums[i].xy * f, sums[i].yy * f * f});
@@ -235,7 +210,7 @@ class Comparer {
   void Dialects() {
     if (r_.codes == CodeOrder::kDense6) return;
     if (numbers_.size() > 1 && rows_ % numbers_.size() != 0) return;
-    const std::size_t count = std::min(GroupRows(), kStrip * 4);
+    const std::size_t count = std::min(GroupRows(), kDecodedRows * 4);
     const Matrix<float> x = original_(0, count);
     std::size_t most = 0;
     const Dialect* best = nullptr;
@@ -263,10 +238,10 @@ class Comparer {
   void Confirm(NumberPlace place, std::vector<const Dialect*>* alive) const {
     std::size_t strips = 0;
     for (std::size_t group = 0; group < rows_; group += GroupRows()) {
-      for (std::size_t first = group; first < group + GroupRows(); first += kStrip * 4) {
+      for (std::size_t first = group; first < group + GroupRows(); first += kDecodedRows * 4) {
         if (alive->empty()) return;
         if (++strips > 8 && alive->size() > 4) alive->resize(4);  // equal so far: enough of them
-        const std::size_t rows = std::min(kStrip * 4, group + GroupRows() - first);
+        const std::size_t rows = std::min(kDecodedRows * 4, group + GroupRows() - first);
         const Matrix<float> more = original_(first, rows);
         std::erase_if(*alive, [&](const Dialect* d) {
           return Equal(*d, more, first, place) != more.values.size();
@@ -277,7 +252,7 @@ class Comparer {
 
   // The first dialect of the table that gives every byte with its tensor scale in another place.
   const Dialect* EqualWith(NumberPlace place) const {
-    const Matrix<float> x = original_(0, std::min(rows_, kStrip * 4));
+    const Matrix<float> x = original_(0, std::min(rows_, kDecodedRows * 4));
     std::vector<const Dialect*> alive;
     for (const Dialect& d : fp4lab::Dialects()) {
       if (Fits(d, place) && HasTensorScale(d) && !d.row_scaled && d.block_rows == 1 &&
@@ -377,7 +352,7 @@ class Comparer {
   // Rows that share a factor between the stored values and the original.
   struct Run {
     std::size_t first, last;
-    Sums sums;
+    ErrorSums sums;
   };
 
   // Whether the right number of every run is one of the stored numbers, for as many runs as
@@ -400,7 +375,7 @@ class Comparer {
     std::vector<Run> runs;
     for (std::size_t g = 0; g < groups; ++g) {
       const std::size_t first = g * rows_ / groups, last = (g + 1) * rows_ / groups - 1;
-      Sums sums;
+      ErrorSums sums;
       for (std::size_t row = first; row <= last; ++row) {
         const double f = NumberOf(row);
         sums.Add({row_sums_[row].xx, row_sums_[row].xy * f, row_sums_[row].yy * f * f});
@@ -422,14 +397,14 @@ class Comparer {
       text += (text.empty() ? "rows " : "; rows ") + std::to_string(run.first) + ".." +
               std::to_string(run.last) +
               (std::fabs(k - 1) < 0.02 ? " are right"
-                                       : " are " + Text("%.6g", k) + " times the original");
+                                       : " are " + TextOf("%.6g", k) + " times the original");
     }
     return text + (NumbersMoved(runs) ? ": the tensor scales of other parts"
                                       : ": parts with tensor scales of their own");
   }
 
   std::string FactorText(double factor) const {
-    const std::string times = "the values are " + Text("%.6g", factor) + " times the original";
+    const std::string times = "the values are " + TextOf("%.6g", factor) + " times the original";
     if (numbers_.size() != 1) return times;
     const double m = MultiplierOf(convention_, numbers_[0], r_);
     const auto near = [&](double other) { return std::fabs(factor / other - 1) < 0.01; };
@@ -462,8 +437,8 @@ class Comparer {
     if (best->best_sqnr_db > stated.best_sqnr_db + 6 && best->best_sqnr_db > 6) {
       v_.cause = "read with codes " + std::string(Name(best->codes)) + " and scales " +
                  std::string(Named(best->scales).name) + " the SQNR is " +
-                 Text("%.2f dB", best->best_sqnr_db) + ", as stated " +
-                 Text("%.2f dB", stated.sqnr_db);
+                 TextOf("%.2f dB", best->best_sqnr_db) + ", as stated " +
+                 TextOf("%.2f dB", stated.sqnr_db);
       return;
     }
     // Stochastic rounding costs up to 5 dB.
@@ -478,7 +453,7 @@ class Comparer {
       const std::string rows = PermutationText();
       v_.cause = rows.empty() ? "no reading of the bytes is near the original" : rows;
     } else if (!v_.nearest.empty() && stated.sqnr_db < v_.expected_db - 6) {
-      v_.cause = "the error is " + Text("%.2f dB", v_.expected_db - stated.sqnr_db) +
+      v_.cause = "the error is " + TextOf("%.2f dB", v_.expected_db - stated.sqnr_db) +
                  " above that of " + v_.nearest;
     }
   }
@@ -489,14 +464,14 @@ class Comparer {
     const std::size_t count = std::min<std::size_t>(r_.rows, 512);
     const std::size_t half = r_.rows / 2;
     for (const bool interleaved : {true, false}) {
-      Sums scaled;
+      ErrorSums scaled;
       std::vector<float> y(r_.cols);
       for (std::size_t row = 0; row < count; ++row) {
         const std::size_t at =
             interleaved ? row % 2 * half + row / 2 : (row < half ? 2 * row : 2 * (row - half) + 1);
         const Matrix<float> x = original_(at, 1);
         decoder_.Row(row, r_.codes, r_.order, y);
-        const Sums s = SumsOf(x.values, y);
+        const ErrorSums s = SumsOf(x.values, y);
         const double f = NumberOf(row);
         scaled.Add({s.xx, s.xy * f, s.yy * f * f});
       }
@@ -518,8 +493,8 @@ class Comparer {
   std::size_t rows_ = 0;
   float amax_ = 0;
   std::size_t nans_ = 0, nans_beyond_ = 0;  // blocks
-  std::vector<Sums> row_sums_;
-  Sums total_;
+  std::vector<ErrorSums> row_sums_;
+  ErrorSums total_;
   OriginalVerdict v_;
 };
 
@@ -534,7 +509,7 @@ OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& rea
     verdict.problem = "6-bit codes without gaps and empty matrices are not compared";
     return verdict;
   }
-  return Comparer(bytes, reading, convention, numbers, original).Compare();
+  return OriginalComparer(bytes, reading, convention, numbers, original).Compare();
 }
 
 }  // namespace fp4lab
