@@ -50,6 +50,7 @@ BODY = """
 import os, signal, threading, time, json, sys
 import numpy as np
 import fp4lab
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs ignore it
 rng = np.random.default_rng(0)
 {call}
 sent = []

@@ -147,6 +147,7 @@ const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
   const std::size_t panels = DivideUp(p.b.codes.rows, kFp4PanelCols), depth = p.b.codes.cols;
   const std::size_t panel_bytes = Fp4PanelBlockBytes(p.block, kFp4PanelCols) * p.Blocks();
   auto* packed = packed_scratch.Get<std::uint8_t>(panels * panel_bytes);
+  if (depth == 0) return packed;  // nothing to pack: the codes may have no memory
   ForEachPiece(parallel && p.b.codes.size() > kParallelPacking, panels, [&](std::size_t i) {
     const std::size_t n = i * kFp4PanelCols, cols = std::min(kFp4PanelCols, p.b.codes.rows - n);
     PackFp4Panel(p.b.codes.Block(n, 0, cols, depth), p.block, packed + i * panel_bytes);
