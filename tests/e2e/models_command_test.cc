@@ -92,7 +92,8 @@ TEST_CASE("presets lists every shape with its source", "[e2e]") {
   Folder folder;
   const Answer list = folder.Run({"presets"}), json = folder.Run({"presets", "--json"});
   CHECK_THAT(list.text, ContainsSubstring("gpt-oss"));
-  for (const Json& row : ParseJson(json.text, "presets")["presets"]) {
+  const Json presets = ParseJson(json.text, "presets");
+  for (const Json& row : presets["presets"]) {
     CHECK_FALSE(row["source"].get<std::string>().empty());
     CHECK_FALSE(row["evidence"].empty());
     CHECK(row["parameters"].get<std::int64_t>() > 10'000);
