@@ -12,11 +12,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   # arrays and structs, which SVE's, of a length that is known at run time only, cannot stand in.
   list(APPEND fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
 elseif(FP4LAB_SANITIZE)
-  # One target that the whole file is compiled for. Functions with a target of their own cost Clang
+  # One target that the whole file is compiled for (Highway takes AVX2 for its own only with AES). Functions with a target of their own cost Clang
   # 100 times as long under the sanitizers: 20 minutes a kernel.
   set(fp4lab_targets HWY_COMPILE_ONLY_STATIC)
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
-    set(fp4lab_target_options -march=x86-64-v3)
+    set(fp4lab_target_options -march=x86-64-v3 -maes -mpclmul)
   endif()
 elseif(FP4LAB_SIMD STREQUAL COMMON)
   list(APPEND fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
