@@ -12,8 +12,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   # arrays and structs, which SVE's, of a length that is known at run time only, cannot stand in.
   list(APPEND fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
 elseif(FP4LAB_SANITIZE)
-  # One target that the whole file is compiled for (Highway takes AVX2 for its own only with AES). Functions with a target of their own cost Clang
-  # 100 times as long under the sanitizers: 20 minutes a kernel.
+  # One target that the whole file is compiled for (Highway's AVX2 needs AES). Functions with a
+  # target of their own cost Clang 100 times as long under the sanitizers: 20 minutes per kernel.
   set(fp4lab_targets HWY_COMPILE_ONLY_STATIC)
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
     set(fp4lab_target_options -march=x86-64-v3 -maes -mpclmul)
