@@ -33,7 +33,7 @@ make_clean_root() {
   local root=$1 folder package
   shift
   rm -rf "$root"
-  mkdir -p "$root"/{usr,tmp,var/lib/dpkg/{info,updates,triggers}}
+  mkdir -p "$root"/{usr,tmp,proc,var/lib/dpkg/{info,updates,triggers}}
   for folder in bin lib lib64 sbin; do
     mkdir "$root/usr/$folder"
     ln -s "usr/$folder" "$root/$folder"
@@ -47,12 +47,13 @@ make_clean_root() {
   done
 }
 
-# in_root ROOT COMMAND...: runs a command in a clean root, with none of this environment.
+# in_root ROOT COMMAND...: runs a command in a clean root, with none of this environment. It has /proc, without which
+# the loader does not know where a program stands ($ORIGIN).
 in_root() {
   local root=$1 as=()
   shift
-  [ "$(id -u)" -eq 0 ] || as=(unshare --map-root-user)
-  env -i PATH=/usr/bin "${as[@]}" /usr/sbin/chroot "$root" "$@"
+  [ "$(id -u)" -eq 0 ] || as=(--map-root-user)
+  env -i PATH=/usr/bin unshare "${as[@]}" --mount --pid --fork --mount-proc="$root/proc" /usr/sbin/chroot "$root" "$@"
 }
 
 # Skips the test where no program can have another root.

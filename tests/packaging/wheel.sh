@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/packaging/wheel.sh LIBRARY PROGRAM FOLDER VERSION: makes the wheel on a built libfp4lab.a and program, gives it
 # the libraries that it needs, and measures the seconds from `pip install` in a fresh virtual environment to the first
-# verdict on an .npz. Then the wheel's program gives the verdict in a root that has the C++ runtime and nothing else.
+# verdict on an .npz. Then the wheel's program gives the verdict in a root that has the C++ runtime, zlib and nothing else.
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 library=$1 program=$2 folder=$3 version=$4
@@ -55,9 +55,9 @@ git -C commit add -A
   fail "the hook passes a checkpoint of equal codes"
 grep -q 'constant-codes (1)' hook || fail "the hook says: $(cat hook)"
 
-# The packages that the wheel needs.
+# What the rules of manylinux let a wheel expect of every system.
 root=$folder/root
-make_clean_root "$root" libc6 libgcc-s1 libstdc++6
+make_clean_root "$root" libc6 libgcc-s1 libstdc++6 zlib1g
 quietly "$python" -m zipfile -e "$wheel" "$root/tmp"
 chmod +x "$root/tmp/fp4lab/bin/fp4lab"
 cp -r "$folder/in" "$root/tmp/in"
