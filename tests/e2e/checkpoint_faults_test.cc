@@ -1,5 +1,5 @@
-// What a user of `check --original`, explain and compare is told of further faults of checkpoints:
-// types of scales, clamps, random rounding, .gguf files and dumps of activations.
+// Further faults of checkpoints, and the lines that users of `check --original`, explain and
+// compare see: types of scales, clamps, random rounding, .gguf files and dumps of activations.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

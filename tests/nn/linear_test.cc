@@ -21,11 +21,6 @@ using View = MatrixView<const float>;
 constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
 constexpr RandomStream kRandom{42, 7, 1000};
 
-bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
-  return a.values.size() == b.values.size() &&
-         std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
-}
-
 // An operand as the scalar references make it from a dense copy.
 struct Operand {
   Matrix<float> values;   // multiplied by the GEMM

@@ -24,11 +24,6 @@ using View = MatrixView<const float>;
 constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
 constexpr RandomStream kRandom{42, 7, 1000};
 
-bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
-  return a.values.size() == b.values.size() &&
-         std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
-}
-
 // A tensor with a mean in each channel and channels that stand out.
 Matrix<float> Planted(std::uint64_t seed, std::size_t rows, std::size_t cols, double deviation) {
   Matrix<float> x = NormalMatrix(seed, rows, cols, deviation);
@@ -109,7 +104,7 @@ std::vector<std::size_t> HotOf(const SideTerm& side, const Matrix<float>& x) {
   return hot;
 }
 
-// What Q takes.
+// The tensor that Q takes.
 Matrix<float> RestOf(const SideTerm& side, bool bf16, const Matrix<float>& tensor) {
   Matrix<float> x = Rounded(bf16, tensor);
   if (side.Is(SideTermKind::kMean)) {

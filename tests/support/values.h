@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <numbers>
 #include <span>
 
@@ -26,6 +27,11 @@ inline Matrix<float> NormalMatrix(std::uint64_t seed, std::size_t rows, std::siz
   Matrix<float> m(rows, cols);
   FillNormalValues(seed, deviation, m.values);
   return m;
+}
+
+inline bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
+  return a.values.size() == b.values.size() &&
+         std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
 }
 
 }  // namespace fp4lab

@@ -95,6 +95,24 @@ double Dot(std::span<const float> gradient, std::span<const double> direction) {
   return sum;
 }
 
+// Compares the gradient of each tensor with the model's, along one random direction per tensor.
+void CheckDirections(const ModelConfig& config, const DoubleModel& truth,
+                     std::span<const float> parameters, const Batch& batch,
+                     std::span<const float> gradients) {
+  const ParameterLayout layout = MakeLayout(config);
+  for (std::size_t s = 0; s < layout.slices.size(); ++s) {
+    const ParameterSlice& slice = layout.slices[s];
+    CAPTURE(slice.name);
+    std::vector<float> random(slice.size());
+    FillNormalValues(100 + s, 1.0, random);
+    std::vector<double> direction(parameters.size(), 0.0);
+    std::copy(random.begin(), random.end(),
+              direction.begin() + static_cast<std::ptrdiff_t>(slice.offset));
+    const double expected = Difference(truth, parameters, direction, batch);
+    CHECK(Dot(gradients, direction) == Catch::Approx(expected).epsilon(2e-4).margin(2e-5));
+  }
+}
+
 struct Result {
   double loss;
   std::vector<float> gradients;
@@ -187,18 +205,7 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
     CHECK(result.loss ==
           Catch::Approx(truth.Loss(exact, batch.tokens, batch.targets)).epsilon(1e-5));
 
-    const ParameterLayout layout = MakeLayout(config);
-    for (std::size_t s = 0; s < layout.slices.size(); ++s) {  // one random direction a tensor
-      const ParameterSlice& slice = layout.slices[s];
-      CAPTURE(slice.name);
-      std::vector<float> random(slice.size());
-      FillNormalValues(100 + s, 1.0, random);
-      std::vector<double> direction(parameters.size(), 0.0);
-      std::copy(random.begin(), random.end(),
-                direction.begin() + static_cast<std::ptrdiff_t>(slice.offset));
-      const double expected = Difference(truth, parameters, direction, batch);
-      CHECK(Dot(result.gradients, direction) == Catch::Approx(expected).epsilon(2e-4).margin(2e-5));
-    }
+    CheckDirections(config, truth, parameters, batch, result.gradients);
     const RandomStream pick{5, 0, 0};
     for (std::uint64_t i = 0; i < 20; ++i) {  // single parameters
       const std::size_t at = pick.Bits32(i) % parameters.size();
@@ -228,18 +235,7 @@ TEST_CASE("Tensors split into parts that are not quantized have the float64 mode
     recipe["dgrad"]["grad"]["side"] = recipe["wgrad"]["grad"]["side"] = gradients;
     const Result result = Run(config, parameters, batch, recipe);
     CHECK(result.gradients != plain.gradients);  // other roundings
-    const ParameterLayout layout = MakeLayout(config);
-    for (std::size_t s = 0; s < layout.slices.size(); ++s) {
-      const ParameterSlice& slice = layout.slices[s];
-      CAPTURE(slice.name);
-      std::vector<float> random(slice.size());
-      FillNormalValues(100 + s, 1.0, random);
-      std::vector<double> direction(parameters.size(), 0.0);
-      std::copy(random.begin(), random.end(),
-                direction.begin() + static_cast<std::ptrdiff_t>(slice.offset));
-      const double expected = Difference(truth, parameters, direction, batch);
-      CHECK(Dot(result.gradients, direction) == Catch::Approx(expected).epsilon(2e-4).margin(2e-5));
-    }
+    CheckDirections(config, truth, parameters, batch, result.gradients);
   }
 }
 

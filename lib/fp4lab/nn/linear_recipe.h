@@ -39,8 +39,7 @@ inline constexpr std::array kHadamardSignSources = {
     NamedSignSource{HadamardSignSource::kFresh, "fresh"},
 };
 
-// What of an operand stays in high precision, beside what is quantized; nn/side/side_term.h has the
-// equations.
+// The part of an operand that stays in high precision; nn/side/side_term.h has the equations.
 enum class SideTermKind : std::uint8_t { kNone, kMean, kColumns, kPatch };
 
 struct NamedSideTerm {

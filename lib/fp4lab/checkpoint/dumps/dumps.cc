@@ -18,6 +18,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/checkpoint/dumps/dump_source.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/formats/format.h"
 
@@ -236,12 +237,6 @@ double Decibel(double signal, double noise) {
   return signal > 0 ? 10 * std::log10(signal / noise) : -kNoNoise;
 }
 
-std::string Text(const char* format, double a) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, a);
-  return text;
-}
-
 class TensorComparer {
  public:
   TensorComparer(const DumpSource& first, const DumpSource& second, const SafetensorsTensor& a,
@@ -331,7 +326,7 @@ class TensorComparer {
     }
     if (all_.lone_nans == all_.different) return "NaN stands in one dump only";
     const bool scaled = v_.sqnr_scaled_db > 40 && v_.sqnr_scaled_db > v_.sqnr_db + 20;
-    if (scaled) return "the first is " + Text("%.6g", v_.factor) + " times the second";
+    if (scaled) return "the first is " + TextOf("%.6g", v_.factor) + " times the second";
     const std::string rows = RowsText();
     if (!rows.empty()) return rows;
     const std::size_t in_rows = v_.rows_different * ((v_.cols + kBlock - 1) / kBlock);

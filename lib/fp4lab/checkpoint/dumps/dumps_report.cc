@@ -7,6 +7,7 @@
 #include "fp4lab/base/text/printable.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/checkpoint/dumps/dumps.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/checkpoint/report_table.h"
 #include "fp4lab/exchange/shape.h"
 
@@ -20,12 +21,7 @@ Json NumberJson(double x) {
   if (std::isfinite(x)) return x;
   return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
-std::string Number(const char* format, double x) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, x);
-  return text;
-}
-std::string Decibels(double db) { return db >= 999 ? "exact" : Number("%.1f", db); }
+std::string Decibels(double db) { return db >= 999 ? "exact" : TextOf("%.1f", db); }
 
 std::string PlaceText(const std::vector<std::size_t>& place) {
   std::string text = "(";
@@ -51,18 +47,18 @@ std::vector<std::string> Row(const DumpedTensor& t) {
           DtypeText(t),
           t.accepted ? "accepted" : "differs",
           std::to_string(t.different) + " of " + std::to_string(t.elements),
-          Number("%.4g", t.max_difference),
-          Number("%.3g", t.max_relative),
+          TextOf("%.4g", t.max_difference),
+          TextOf("%.3g", t.max_relative),
           Decibels(t.sqnr_db),
-          Number("%.6g", t.factor),
+          TextOf("%.6g", t.factor),
           PlaceText(t.place)};
 }
 
-// What the table does not show of a tensor.
+// The facts of a tensor that the table does not show.
 std::string DetailText(const DumpedTensor& t) {
   std::string text =
-      "  first at " + PlaceText(t.place) + ": " + Number("%.9g", t.got) + " and " +
-      Number("%.9g", t.second_got) + "; " + RangeText("row", t.first_row, t.last_row) + " (" +
+      "  first at " + PlaceText(t.place) + ": " + TextOf("%.9g", t.got) + " and " +
+      TextOf("%.9g", t.second_got) + "; " + RangeText("row", t.first_row, t.last_row) + " (" +
       std::to_string(t.rows_different) + " of " + std::to_string(t.rows) + "), " +
       RangeText("column", t.first_col, t.last_col) + " of " + std::to_string(t.cols) + "\n";
   if (t.first_nans + t.second_nans > 0) {

@@ -72,7 +72,7 @@ struct GroupMatrix {
   std::uint32_t Code(std::size_t row, std::size_t col) const;
   // The index of an element's scale.
   std::size_t GroupAt(std::size_t row, std::size_t col) const;
-  // What a code of a group decodes to; `zero_shift` is added to the group's zero.
+  // The number that a code of a group decodes to; `zero_shift` is added to the group's zero.
   float Value(std::uint32_t code, std::size_t group_at, float zero_shift = 0) const;
 };
 

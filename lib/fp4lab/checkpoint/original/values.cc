@@ -12,6 +12,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
@@ -43,11 +44,7 @@ bool IsEqual(float got, float want) {
   return false;
 }
 
-std::string Text(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", x);
-  return text;
-}
+std::string Text(double x) { return TextOf("%.6g", x); }
 
 // Rows whose values are one factor times the decoded ones.
 struct Run {

@@ -158,7 +158,7 @@ def _batches(batches: Any) -> list[Any]:
     found = list(batches)
     if not found:
         raise ValueError("batches: there is none")
-    # What a DataLoader makes of pairs is a list.
+    # A DataLoader makes a list of pairs.
     return [tuple(b) if isinstance(b, list) else b for b in found]
 
 

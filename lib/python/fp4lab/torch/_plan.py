@@ -13,7 +13,7 @@ from . import _recipes
 from ._linear import Linear
 from ._recipes import Block, Rule, Rules
 
-# What is left as it is unless a list of rules names it: the head, and routers of experts.
+# Linears that stay as they are unless a list of rules names them: the head, and routers of experts.
 EXCLUDE = ("lm_head", "router", "router.*")
 # Stacked expert weights, by the usual names of parameters, their modules and the modules' classes.
 EXPERTS = ("*expert*", "*moe*")

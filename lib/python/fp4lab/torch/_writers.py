@@ -14,7 +14,7 @@ from .. import _measure
 Row: TypeAlias = "dict[str, Any]"
 Writer: TypeAlias = Callable[[Sequence[Row]], None]
 
-# What every row has before its diagnostics, and behind them.
+# The keys of every row before its diagnostics, and behind them.
 HEAD = ("step", "name", "format", "rows", "columns")
 TAIL = ("elements", "not_finite")
 
