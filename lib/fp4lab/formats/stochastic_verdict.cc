@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/tail_bounds.h"
-#include "fp4lab/formats/test_family.h"
 
 namespace fp4lab {
 namespace {
@@ -35,6 +35,38 @@ struct Draws {
     for (std::size_t n = 0; n < up.size(); ++n) ups += Up(n, r, c);
     return ups;
   }
+};
+
+// Collects the tests of one family; the family's p-value is the least one times the number of
+// tests.
+class Family {
+ public:
+  explicit Family(std::string_view name) { statistic_.name = name; }
+
+  void Test(double p_value, const std::string& what) {
+    ++statistic_.tests;
+    if (statistic_.what.empty() || p_value < least_) {
+      least_ = p_value;
+      statistic_.what = what;
+    }
+  }
+  void Test(const DrawSum& sum, double p_value, const std::string& what) {
+    if (sum.Trials() == 0) return;
+    char seen[120];
+    std::snprintf(seen, sizeof seen, ": %llu of %llu, expected %.1f",
+                  static_cast<unsigned long long>(sum.Yes()),
+                  static_cast<unsigned long long>(sum.Trials()), sum.Mean());
+    Test(p_value, what + seen);
+  }
+  StochasticStatistic Result() {
+    const double tests = static_cast<double>(statistic_.tests);
+    statistic_.p_value = statistic_.tests == 0 ? 1.0 : std::min(1.0, least_ * tests);
+    return statistic_;
+  }
+
+ private:
+  StochasticStatistic statistic_;
+  double least_ = 1.0;
 };
 
 std::string PlaceText(std::size_t row, std::size_t col) {
@@ -75,7 +107,7 @@ StochasticStatistic Codes(Draws* draws) {
       first = PlaceText(i / sample.cols, i % sample.cols) + text;
     }
   }
-  TestFamily family("codes");
+  Family family("codes");
   if (impossible == 0) {
     family.Test(1.0, "every code is a neighbour of its value");
     return family.Result();
@@ -90,7 +122,7 @@ StochasticStatistic Codes(Draws* draws) {
 }
 
 StochasticStatistic ElementRates(const Draws& draws) {
-  TestFamily family("elements");
+  Family family("elements");
   const std::size_t n = draws.up.size();
   for (std::size_t r = 0; r < draws.sample.rows && n > 1; ++r) {
     for (std::size_t c = 0; c < draws.sample.cols; ++c) {
@@ -151,7 +183,7 @@ void ForRates(const Draws& draws, Body body) {
 }
 
 StochasticStatistic Rates(const Draws& draws) {
-  TestFamily family("rates");
+  Family family("rates");
   ForRates(draws, [&](const DrawSum& sum, const std::string& name) {
     family.Test(sum, sum.PValue(), "ups in " + name);
   });
@@ -205,7 +237,7 @@ double AlikeReversed(const Element& a, const Element& b) {
 // satisfies taken(r, c).
 template <class Taken>
 void TestPairs(const Draws& draws, std::size_t down, std::size_t right, bool may_be_reversed,
-               const std::string& what, Taken taken, TestFamily* family) {
+               const std::string& what, Taken taken, Family* family) {
   const std::size_t rows = draws.sample.rows, cols = draws.sample.cols, n = draws.up.size();
   DrawSum independent, reversed;
   for (std::size_t r = 0; r + down < rows; ++r) {
@@ -228,7 +260,7 @@ void TestPairs(const Draws& draws, std::size_t down, std::size_t right, bool may
 }
 
 StochasticStatistic Neighbours(const Draws& draws) {
-  TestFamily family("neighbours");
+  Family family("neighbours");
   const bool is_cvt = draws.sample.form == RandomForm::kCvtRs;
   for (std::size_t i = 0; i < 4; ++i) {  // within groups of four
     for (std::size_t j = i + 1; j < 4; ++j) {
@@ -253,7 +285,7 @@ StochasticStatistic Neighbours(const Draws& draws) {
 }
 
 StochasticStatistic Repetitions(const Draws& draws) {
-  TestFamily family("repetitions");
+  Family family("repetitions");
   const std::size_t n = draws.up.size();
   for (std::size_t lag = 1; lag < n; lag *= 2) {
     std::array<DrawSum, 2> sums;  // even and odd columns

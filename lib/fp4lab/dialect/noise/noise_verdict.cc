@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +13,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/tail_bounds.h"
-#include "fp4lab/formats/test_family.h"
 
 namespace fp4lab {
 namespace {
@@ -42,6 +42,33 @@ Noisy NoisyOf(const AddedNoise& noise, float v) {
 }
 
 bool IsOpen(double p) { return p > 0.0 && p < 1.0; }
+
+// A family of tests that share an error rate.
+class Family {
+ public:
+  explicit Family(std::string_view name) { statistic_.name = name; }
+  void Test(const DrawSum& sum, const std::string& what) {
+    if (sum.Trials() == 0) return;
+    ++statistic_.tests;
+    const double p = sum.PValue();
+    if (!statistic_.what.empty() && p >= least_) return;
+    least_ = p;
+    char seen[80];
+    std::snprintf(seen, sizeof seen, ": %llu of %llu, expected %.1f",
+                  static_cast<unsigned long long>(sum.Yes()),
+                  static_cast<unsigned long long>(sum.Trials()), sum.Mean());
+    statistic_.what = what + seen;
+  }
+  StochasticStatistic Result() {
+    const auto tests = static_cast<double>(statistic_.tests);
+    statistic_.p_value = statistic_.tests == 0 ? 1.0 : std::min(1.0, least_ * tests);
+    return statistic_;
+  }
+
+ private:
+  StochasticStatistic statistic_;
+  double least_ = 1.0;
+};
 
 class Judge {
  public:
@@ -79,7 +106,7 @@ class Judge {
   }
 
   StochasticStatistic Rates() const {
-    TestFamily family("rates");
+    Family family("rates");
     for (std::uint8_t code = 0; code < 8; ++code) {
       DrawSum sum;
       for (std::size_t i = 0; i < elements_.size(); ++i) {
@@ -106,7 +133,7 @@ class Judge {
   }
 
   StochasticStatistic Neighbours() const {
-    TestFamily family("neighbours");
+    Family family("neighbours");
     DrawSum sum;
     for (std::size_t r = 0; r < sample_.rows; ++r) {
       for (std::size_t c = 0; c + 1 < sample_.cols; c += 2) {
@@ -124,7 +151,7 @@ class Judge {
   }
 
   StochasticStatistic Repetitions() const {
-    TestFamily family("repetitions");
+    Family family("repetitions");
     DrawSum sum;
     for (std::size_t i = 0; i < elements_.size(); ++i) {
       const double p = elements_[i].above * elements_[i].above;
