@@ -43,8 +43,9 @@ struct MatrixView {
   }
   constexpr MatrixView Block(std::size_t r, std::size_t c, std::size_t n_rows,
                              std::size_t n_cols) const {
-    return MatrixView(data + r * row_stride + c * col_stride, n_rows, n_cols, row_stride,
-                      col_stride);
+    // A null pointer, an empty matrix's data, bears no offset.
+    T* const first = data == nullptr ? data : data + r * row_stride + c * col_stride;
+    return MatrixView(first, n_rows, n_cols, row_stride, col_stride);
   }
   constexpr bool IsRowMajor() const { return col_stride == 1 && row_stride == cols; }
 };

@@ -52,7 +52,7 @@ std::size_t Elements(const SafetensorsTensor& t) {
   return count;
 }
 
-std::string_view TextOf(const SafetensorsTensor& t) {
+std::string_view BytesAsText(const SafetensorsTensor& t) {
   return {reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()};
 }
 
@@ -343,7 +343,7 @@ class Checker {
     const std::string name = PrefixOf(entry) + std::string(entry.vendor->marker);
     const SafetensorsTensor* marker = Find(file_, name);
     if (marker == nullptr) return;
-    const std::optional<Json> json = ObjectIn(TextOf(*marker));
+    const std::optional<Json> json = ObjectIn(BytesAsText(*marker));
     const auto format = json ? json->find("format") : Json::const_iterator{};
     if (!json || format == json->end() || !format->is_string()) {
       Report(FindingKind::kConfig, name + " states no format", m, &report_.findings);
