@@ -157,10 +157,13 @@ void CheckDevice(const TrainConfig& c, const std::string& where, const std::stri
   if (c.model.mup.base_d_model > 0) {
     throw Error(model + "/mup", "the GPU does not train under \"mup" + cpu);
   }
+  const std::string recipe =
+      recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
   if (const std::optional<std::string> place = SideTermPlace(c.recipe)) {
-    const std::string recipe =
-        recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
     throw Error(recipe + *place, "the GPU does not multiply the \"side" + cpu);
+  }
+  if (const std::optional<std::string> place = ScaleWindowPlace(c.recipe)) {
+    throw Error(recipe + *place, "the GPU has no outer scale per \"scale_window" + cpu);
   }
 }
 
