@@ -238,6 +238,13 @@ class DoubleModel {
  public:
   explicit DoubleModel(const ModelConfig& config) : config_(config), layout_(MakeLayout(config)) {}
 
+  // Objective is from now on that of a teacher with these logits (nn/loss.h), too.
+  void SetTeacher(Matrix<double> logits, double temperature, double share) {
+    teacher_ = std::move(logits);
+    temperature_ = temperature;
+    share_ = share;
+  }
+
   // Mean loss in nats.
   double Loss(std::span<const double> parameters, std::span<const std::uint16_t> tokens,
               std::span<const std::uint16_t> targets) const {
@@ -249,7 +256,7 @@ class DoubleModel {
                    std::span<const std::uint16_t> targets) const {
     double added = 0.0;
     const double loss = Loss(parameters, tokens, targets, &added);
-    return loss + added;
+    return (1.0 - share_) * loss + added;
   }
 
  private:
@@ -286,11 +293,30 @@ class DoubleModel {
         if (cap > 0.0) logits(r, c) = cap * std::tanh(logits(r, c) / cap);
         sum += std::exp(logits(r, c));
       }
-      *added_loss +=
-          double{config_.z_loss} * std::pow(std::log(sum), 2) / static_cast<double>(logits.rows);
+      *added_loss += (1.0 - share_) * double{config_.z_loss} * std::pow(std::log(sum), 2) /
+                     static_cast<double>(logits.rows);
     }
+    if (share_ > 0.0) *added_loss += share_ * temperature_ * temperature_ * Divergence(logits);
     std::vector<double> row_loss(tokens.size());
     return reference::CrossEntropy<double>(logits.View(), targets, 1.0, row_loss, {});
+  }
+
+  // The mean KL(p || q) of teacher and logits.
+  double Divergence(const Matrix<double>& logits) const {
+    double all = 0.0;
+    for (std::size_t r = 0; r < logits.rows; ++r) {
+      double p_sum = 0.0, q_sum = 0.0;
+      for (std::size_t c = 0; c < logits.cols; ++c) {
+        p_sum += std::exp(teacher_(r, c) / temperature_);
+        q_sum += std::exp(logits(r, c) / temperature_);
+      }
+      for (std::size_t c = 0; c < logits.cols; ++c) {
+        const double ln_p = teacher_(r, c) / temperature_ - std::log(p_sum),
+                     ln_q = logits(r, c) / temperature_ - std::log(q_sum);
+        all += std::exp(ln_p) * (ln_p - ln_q);
+      }
+    }
+    return all / static_cast<double>(logits.rows);
   }
 
   static const DoublePartRow& RowOf(std::string_view name) {
@@ -302,6 +328,8 @@ class DoubleModel {
 
   ModelConfig config_;
   ParameterLayout layout_;
+  Matrix<double> teacher_;
+  double temperature_ = 1.0, share_ = 0.0;
 };
 
 }  // namespace fp4lab

@@ -488,6 +488,34 @@ Json ToJson(const OptimizerConfig& c) {
   return json;
 }
 
+TeacherConfig ReadTeacherConfig(const Json& json, const std::string& where,
+                                const std::string& start) {
+  const IeeeArithmetic ieee;
+  TeacherConfig c;
+  JsonObject o(json, where);
+  c.from = start;
+  o.Read("from", &c.from);
+  o.Read("temperature", &c.temperature);
+  o.Read("share", &c.share);
+  o.Finish();
+  if (!(c.temperature > 0 && std::isfinite(c.temperature))) {
+    throw Error(o.Where("temperature"), "must be positive");
+  }
+  if (!(c.share >= 0 && c.share <= 1)) {
+    throw Error(o.Where("share"), "must be from 0, no teacher, to 1, the teacher alone");
+  }
+  if (c.share == 0) return {};
+  if (c.from.empty()) {
+    throw Error(o.Where("from"), "must be the checkpoint of a teacher, as there is no \"start\"");
+  }
+  return c;
+}
+
+Json ToJson(const TeacherConfig& c) {
+  const IeeeArithmetic ieee;
+  return {{"from", c.from}, {"temperature", Shortest(c.temperature)}, {"share", Shortest(c.share)}};
+}
+
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where) {
   const IeeeArithmetic ieee;
   EvaluationConfig c;
@@ -524,6 +552,9 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   c.device = ReadDevice(device, o.Where("device"));
   c.start = ReadStartKey(&o);
   c.model = ReadModelConfig(ModelWithStart(&o, c.start), o.Where("model"));
+  if (const Json* teacher = o.Member("teacher")) {
+    c.teacher = ReadTeacherConfig(*teacher, o.Where("teacher"), c.start);
+  }
   ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
   ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
   ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);
@@ -568,6 +599,7 @@ Json ToJson(const TrainConfig& c) {
                {"checkpoint_minutes", c.checkpoint_minutes}};
   if (c.diagnostics.Asked()) json["diagnostics"] = ToJson(c.diagnostics);
   if (!c.start.empty()) json["start"] = c.start;
+  if (c.teacher.Asked()) json["teacher"] = ToJson(c.teacher);
   return json;
 }
 

@@ -162,6 +162,17 @@ struct EvaluationConfig {
 
 inline constexpr std::string_view kMuonName = "muon";  // the optimizer that reads `muon`
 
+// A teacher whose logits the run is pulled to (start/teacher.h, nn/loss.h). The teacher is not
+// quantized; its loss has the share, the text's cross-entropy the rest.
+struct TeacherConfig {
+  std::string from = {};     // its checkpoint; empty: no teacher
+  float temperature = 1.0f;  // of both softmaxes
+  float share = 1.0f;        // above 0, at most 1
+
+  bool Asked() const { return !from.empty(); }
+  friend bool operator==(const TeacherConfig&, const TeacherConfig&) = default;
+};
+
 enum class Device { kCpu, kCuda };
 // "cpu" or "cuda".
 std::string_view DeviceName(Device device);
@@ -171,6 +182,7 @@ struct TrainConfig {
   Device device = Device::kCpu;  // the processor that computes
   ModelConfig model;
   std::string start = {};  // the checkpoint with the first weights (start/start.h); empty: random
+  TeacherConfig teacher = {};
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   RecipeConfig recipe;
@@ -195,9 +207,9 @@ struct TrainConfig {
 inline constexpr int kMostNudge = 1 << 20;
 
 // Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
-// model, start, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
-// evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
-// (CheckShapes).
+// model, start, teacher, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch,
+// micro_batches, evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks
+// shapes, too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out, but for members that came later (model/parts, model/mup,
 // model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling) and are
@@ -211,6 +223,10 @@ Json ToJson(const ModelConfig& config);
 std::string_view ActivationName(Activation activation);
 OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where);
 Json ToJson(const OptimizerConfig& config);
+// The key "from" is `start`'s checkpoint if it is left out. A share of 0 is no teacher.
+TeacherConfig ReadTeacherConfig(const Json& json, const std::string& where,
+                                const std::string& start);
+Json ToJson(const TeacherConfig& config);
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);
 Json ToJson(const EvaluationConfig& config);
 
@@ -223,12 +239,14 @@ void CheckShapes(const TrainConfig& config, const std::string& where,
 // CheckShapes with the recipe at the key "recipe" of `where`.
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
-// Throws Error, at the JSON pointer of the member, for a model or an optimizer that config.device
-// does not train, or a recipe's side term or window of scales. Else recipes are checked by the
-// GPU's engine. `optimizer_where`: the place of the object that holds "optimizer"; `where`: that of
-// "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when empty.
+// Throws Error, at the JSON pointer of the member, for a model, an optimizer or a teacher that
+// config.device does not train, or a recipe's side term or window of scales. Else recipes are
+// checked by the GPU's engine. `optimizer_where`: the place of the object that holds "optimizer";
+// `where`: that of "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when
+// empty; `teacher_where`: that of "teacher", `where` when empty.
 void CheckDevice(const TrainConfig& config, const std::string& where,
-                 const std::string& optimizer_where, const std::string& recipe_where = "");
+                 const std::string& optimizer_where, const std::string& recipe_where = "",
+                 const std::string& teacher_where = "");
 
 // CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;
