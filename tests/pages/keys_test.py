@@ -49,6 +49,7 @@ MORE = {
     "model.mla": [{"model": {"parts": ["mla", "mlp"], "mla": {}}}],
     "model.mup": [{"model": {"mup": {"base_d_model": 32}}}],
     "model.outliers": [{"model": {"outliers": {"gain": 2}}}],
+    "teacher": [{"teacher": {"from": "t.fp4lab"}}],
     "optimizer": [{"optimizer": {}}],
     "optimizer.rates": [{"optimizer": {"rates": {}}}],
     "optimizer.muon": [{"optimizer": {"name": "muon", "muon": {}}}],

@@ -11,6 +11,7 @@
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/memory.h"
