@@ -19,6 +19,7 @@ ASKING = (
     {},
     {"model": {"parts": ["attention", "moe"]}},
     {"model": {"parts": ["mla", "mlp"]}},
+    {"model": {"parts": ["gla", "mlp"]}},
     {"model": {"mup": {"base_d_model": 64}}},
     {"model": {"outliers": {"gain": 2}}},
     {"teacher": {"from": "teacher"}},

@@ -227,12 +227,53 @@ inline Matrix<double> DoubleMoe(const DoublePart& part, const Matrix<double>& x)
   return out;
 }
 
+// The result of gated linear attention, whose attention is summed over pairs of tokens: the weight
+// of a token's value is sum_i q_i k_i times what its channel of keys keeps on the way.
+inline Matrix<double> DoubleGla(const DoublePart& part, const Matrix<double>& x) {
+  const ModelConfig& c = part.config;
+  const auto heads = static_cast<std::size_t>(c.heads),
+             length = static_cast<std::size_t>(c.sequence);
+  const Matrix<double> n = DoubleNorm(c, x, part.gains[0]);
+  const Matrix<double> mixed = DoubleLinear(n, part.weights[0]),
+                       z = DoubleLinear(DoubleLinear(n, part.weights[1]), part.weights[2]);
+  const std::size_t keys = z.cols, key = keys / heads, values = part.weights[3].cols,
+                    value = values / heads;
+  Matrix<double> gated(x.rows, values);
+  for (std::size_t t = 0; t < x.rows; ++t) {
+    for (std::size_t h = 0; h < heads; ++h) {
+      std::vector<double> out(value), log_kept(key);
+      for (std::size_t s = t + 1; s-- > t / length * length;) {
+        double weight = 0.0;
+        for (std::size_t i = h * key; i < (h + 1) * key; ++i) {
+          weight += mixed(t, i) * mixed(s, keys + i) * std::exp(log_kept[i - h * key]);
+          log_kept[i - h * key] -= std::log1p(std::exp(-z(s, i))) / 16.0;
+        }
+        weight /= std::sqrt(static_cast<double>(key));
+        for (std::size_t j = 0; j < value; ++j) {
+          out[j] += weight * mixed(s, 2 * keys + h * value + j);
+        }
+      }
+      double squares = 0.0;
+      for (const double o : out) squares += o * o;
+      const double rms = std::sqrt(squares / static_cast<double>(value) + c.norm_epsilon);
+      for (std::size_t j = 0; j < value; ++j) {
+        gated(t, h * value + j) = reference::Swiglu(mixed(t, 2 * keys + values + h * value + j),
+                                                    out[j] / rms * part.gains[1][j]);
+      }
+    }
+  }
+  return DoubleLinear(gated, part.weights[3]);
+}
+
 struct DoublePartRow {
   std::string_view name;
   Matrix<double> (*result)(const DoublePart& part, const Matrix<double>& x);
 };
-inline constexpr DoublePartRow kDoubleParts[] = {
-    {"attention", DoubleAttention}, {"mla", DoubleMla}, {"mlp", DoubleMlp}, {"moe", DoubleMoe}};
+inline constexpr DoublePartRow kDoubleParts[] = {{"attention", DoubleAttention},
+                                                 {"gla", DoubleGla},
+                                                 {"mla", DoubleMla},
+                                                 {"mlp", DoubleMlp},
+                                                 {"moe", DoubleMoe}};
 
 class DoubleModel {
  public:

@@ -27,6 +27,7 @@ struct Case {
   float logit_soft_cap = 0.0f, z_loss = 0.0f;
   MlaConfig mla = {};
   MupConfig mup = {};
+  GlaConfig gla = {};
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -51,6 +52,7 @@ ModelConfig ConfigOf(const Case& c) {
   m.z_loss = c.z_loss;
   m.mla = c.mla;
   m.mup = c.mup;
+  m.gla = c.gla;
   return m;
 }
 
@@ -183,6 +185,12 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
       c.no_rope_every = window > 0 ? 2 : 0;
       cases.push_back(c);
     }
+  }
+  // key_head_dim, value_head_dim, gate_rank
+  for (const GlaConfig& gla : {GlaConfig{0, 0, 16}, {5, 7, 3}, {8, 16, 20}}) {
+    Case c{Activation::kSwiglu, false, 0, {"gla", "mlp"}};
+    c.gla = gla;
+    cases.push_back(c);
   }
   for (const std::vector<std::string>& parts :
        {all, std::vector<std::string>{"mla", "mlp"}, {"attention", "moe"}}) {

@@ -214,6 +214,25 @@ Json ToJson(const MlaConfig& c) {
           {"v_head_dim", c.v_head_dim}};
 }
 
+GlaConfig ReadGlaConfig(const Json& json, const std::string& where) {
+  GlaConfig c;
+  JsonObject o(json, where);
+  o.Read("key_head_dim", &c.key_head_dim);
+  o.Read("value_head_dim", &c.value_head_dim);
+  o.Read("gate_rank", &c.gate_rank);
+  o.Finish();
+  CheckSize(o, "key_head_dim", c.key_head_dim, 0, 1 << 14);
+  CheckSize(o, "value_head_dim", c.value_head_dim, 0, 1 << 14);
+  CheckSize(o, "gate_rank", c.gate_rank, 1, 1 << 16);
+  return c;
+}
+
+Json ToJson(const GlaConfig& c) {
+  return {{"key_head_dim", c.key_head_dim},
+          {"value_head_dim", c.value_head_dim},
+          {"gate_rank", c.gate_rank}};
+}
+
 MupConfig ReadMupConfig(const Json& json, const std::string& where) {
   MupConfig c;
   JsonObject o(json, where);
@@ -394,6 +413,7 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   ReadMember(&o, "mup", &ReadMupConfig, &c.mup);
   ReadMemberOfPart(&o, "moe", &ReadMoeConfig, c.parts, {"attention", "moe"}, &c.moe);
   ReadMemberOfPart(&o, "mla", &ReadMlaConfig, c.parts, {"mla", "mlp"}, &c.mla);
+  ReadMemberOfPart(&o, "gla", &ReadGlaConfig, c.parts, {"gla", "mlp"}, &c.gla);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -440,6 +460,7 @@ Json ToJson(const ModelConfig& c) {
   if (c.z_loss != 0.0f) json["z_loss"] = Shortest(c.z_loss);
   if (HasPart(c.parts, "moe")) json["moe"] = ToJson(c.moe);
   if (HasPart(c.parts, "mla")) json["mla"] = ToJson(c.mla);
+  if (HasPart(c.parts, "gla")) json["gla"] = ToJson(c.gla);
   if (c.mup != before.mup) json["mup"] = ToJson(c.mup);
   if (c.outliers != before.outliers) json["outliers"] = ToJson(c.outliers);
   return json;

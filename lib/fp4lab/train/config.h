@@ -47,6 +47,15 @@ struct MlaConfig {
   friend bool operator==(const MlaConfig&, const MlaConfig&) = default;
 };
 
+// The part "gla": gated linear attention (arXiv 2312.06635), with ModelConfig::heads heads.
+struct GlaConfig {
+  int key_head_dim = 0;    // of a head's queries and keys; 0: d_model / heads / 2
+  int value_head_dim = 0;  // of a head's values and gates; 0: d_model / heads
+  int gate_rank = 16;      // of the decays' projection
+
+  friend bool operator==(const GlaConfig&, const GlaConfig&) = default;
+};
+
 // Maximal update parametrization (arXiv 2203.03466), in the form of Megatron-LM's --use-mup. With
 // r = d_model / base_d_model, beside the model without it: matrices of blocks learn at 1 / r of the
 // rate, embedding and head begin as they do at base_d_model, logits are multiplied by 1 / r and
@@ -88,6 +97,7 @@ struct ModelConfig {
   int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
   MoeConfig moe = {};
   MlaConfig mla = {};
+  GlaConfig gla = {};
   MupConfig mup = {};
   float logit_soft_cap = 0.0f;  // 0: none; logits become cap tanh(logits / cap) (Gemma 2)
   float z_loss = 0.0f;          // coefficient of the z-loss (nn/loss.h)

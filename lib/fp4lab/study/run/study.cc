@@ -538,7 +538,8 @@ Study ReadStudy(const std::filesystem::path& path) {
 namespace {
 
 // The members that an arm must state because its study's base has them, while its own are left out
-// as defaults: `own` with their defaults. The reader erases "muon", "moe" and "mla" by itself.
+// as defaults: `own` with their defaults. The reader erases "muon", "moe", "mla" and "gla" by
+// itself.
 Json Stated(Json own, const Json& base, const Json& defaults) {
   for (const auto& [key, value] : defaults.items()) {
     if (base.contains(key) && !own.contains(key)) own[key] = value;
