@@ -84,7 +84,7 @@ Batch MakeBatch(const ModelConfig& config, int sequences) {
 // (loss(p + h v) - loss(p - h v)) / 2h
 double Difference(const DoubleModel& model, std::span<const float> parameters,
                   std::span<const double> direction, const Batch& batch) {
-  constexpr double kStep = 1e-5;
+  constexpr double kStep = 1e-6;
   std::vector<double> plus(parameters.begin(), parameters.end()), minus = plus;
   for (std::size_t i = 0; i < plus.size(); ++i) {
     plus[i] += kStep * direction[i];

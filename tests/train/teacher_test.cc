@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -156,10 +157,10 @@ TEST_CASE(
     CAPTURE(recipe);
     Trainer student(t.Config(recipe, Json::object()), Text());
     std::vector<double> divergences;
-    for (int i = 0; i < 40; ++i) divergences.push_back(student.Step(2e-3).teacher_kl.value());
+    for (int i = 0; i < 80; ++i) divergences.push_back(student.Step(1e-4).teacher_kl.value());
     CHECK(divergences.front() > 1e-4);
-    const double last = *std::max_element(divergences.end() - 5, divergences.end());
-    CHECK(last < 0.8 * divergences.front());
+    const double last = std::accumulate(divergences.end() - 20, divergences.end(), 0.0) / 20.0;
+    CHECK(last < 0.5 * divergences.front());
   }
 }
 
