@@ -53,6 +53,9 @@ ModelConfig ConfigOf(const Case& c) {
   m.mla = c.mla;
   m.mup = c.mup;
   m.gla = c.gla;
+  // The first token's heads are (q k) v: near q k = 0 their norm turns within sqrt(epsilon), more
+  // sharply than binary32 and the differences resolve.
+  if (c.parts.front() == "gla") m.norm_epsilon = 1e-2f;
   return m;
 }
 
@@ -84,7 +87,7 @@ Batch MakeBatch(const ModelConfig& config, int sequences) {
 // (loss(p + h v) - loss(p - h v)) / 2h
 double Difference(const DoubleModel& model, std::span<const float> parameters,
                   std::span<const double> direction, const Batch& batch) {
-  constexpr double kStep = 1e-6;
+  constexpr double kStep = 1e-5;
   std::vector<double> plus(parameters.begin(), parameters.end()), minus = plus;
   for (std::size_t i = 0; i < plus.size(); ++i) {
     plus[i] += kStep * direction[i];

@@ -46,12 +46,13 @@ bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
 }
 
 // Prepares an operand. FP4 integers need no values in `out`: the tensor rounded to BF16 on the way
-// to integers, whole or in bands of rows, lies in the weight's scratch for the moment.
+// to integers, whole or in bands of rows, lies in the weight's scratch for the moment. With windows
+// of scales, PrepareOperand rounds.
 void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, LinearOperand operand,
              const LinearCall& call, LinearInput input, LinearScratch* scratch,
              LinearOperandValues* out) {
   const bool integers = UseIntegers(gemm, call);
-  if (integers && bf16 && !input.rounded) {
+  if (integers && bf16 && !input.rounded && recipe.scale_window == 0) {
     FloatBuffer& spare = scratch->weight.memory;
     if (PrepareRounded(recipe, input.x, &spare, out)) return;
     const bool turned = input.x.col_stride != 1;
@@ -61,7 +62,8 @@ void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, Lin
     const float amax = RoundBf16(x, rounded);
     input = {turned ? rounded.Transposed() : rounded, true, amax};
   }
-  PrepareOperand(recipe, bf16, operand, call, input, integers, &scratch->transformed, out);
+  PrepareOperand(recipe, bf16, operand, call, input, integers, &scratch->transformed, out,
+                 &scratch->windows);
 }
 
 bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB

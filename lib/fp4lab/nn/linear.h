@@ -30,6 +30,7 @@ struct LinearScratch {
   LinearOperandValues a, b, weight;
   FloatBuffer grad;
   WordBuffer transformed;             // an operand between its transform and its integers
+  FloatBuffer windows;                // an operand with windows of scales, before its integers
   FloatBuffer decoded;                // fprop's operand decoded, if the backward pass starts there
   std::shared_ptr<SideScratch> side;  // null without side terms
 };

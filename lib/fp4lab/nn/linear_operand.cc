@@ -268,14 +268,15 @@ Dialect DialectOfWindows(const Dialect& format) {
 // as its windows.
 void PrepareWindows(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
-                    LinearOperandValues* out) {
+                    FloatBuffer* spare, LinearOperandValues* out) {
   const View x = input.x;
   const auto window = static_cast<std::size_t>(recipe.scale_window);
   out->scale_window = window;
   const std::size_t windows = DivideUp(x.cols, window), cols = windows * window;
-  Reserve(&out->memory, x.rows * cols);
-  const MatrixView<float> padded(out->memory.data(), x.rows, cols),
-      own = padded.Block(0, 0, x.rows, x.cols), lines(out->memory.data(), x.rows * windows, window);
+  FloatBuffer& memory = integers && spare != nullptr ? *spare : out->memory;
+  Reserve(&memory, x.rows * cols);
+  const MatrixView<float> padded(memory.data(), x.rows, cols),
+      own = padded.Block(0, 0, x.rows, x.cols), lines(memory.data(), x.rows * windows, window);
   CopyPadded(x, bf16 && !input.rounded, padded);
   if (recipe.hadamard != 0) RandomHadamard(own, TransformOf(recipe, call), own);
   const Dialect d = DialectOfWindows(*recipe.format);
@@ -296,6 +297,7 @@ void PrepareWindows(const OperandRecipe& recipe, bool bf16, LinearOperand operan
       out->values = {};
       return;
     }
+    if (&memory != &out->memory) memory.swap(out->memory);  // the views stay where they are
   }
   if (call.observer != nullptr) {
     QuantizeObserved(operand, call, d, options, lines, lines);
@@ -308,11 +310,11 @@ void PrepareWindows(const OperandRecipe& recipe, bool bf16, LinearOperand operan
 
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
-                    WordBuffer* transformed, LinearOperandValues* out) {
+                    WordBuffer* transformed, LinearOperandValues* out, FloatBuffer* spare) {
   const IeeeArithmetic ieee;
   out->Begin();
   if (recipe.scale_window != 0) {
-    return PrepareWindows(recipe, bf16, operand, call, input, integers, out);
+    return PrepareWindows(recipe, bf16, operand, call, input, integers, spare, out);
   }
   View x = input.x;
   float amax = input.amax.value_or(0.0f);  // the amax of x, if known

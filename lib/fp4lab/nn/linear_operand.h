@@ -75,10 +75,12 @@ bool PrepareRounded(const OperandRecipe& recipe, MatrixView<const float> x, Floa
 // changes nothing, `out` refers to input.x without a copy. `integers`: `out` has FP4 integers if
 // they can represent the operand, else values. With windows of scales the operand is quantized as
 // the matrix whose rows are its windows, in row-major order, the last window of each row filled up
-// with zeros; element i of that matrix takes the random bits of element i.
+// with zeros; element i of that matrix takes the random bits of element i. `spare`: memory for that
+// matrix while only its integers stay; null: `out` keeps both.
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
-                    WordBuffer* transformed, LinearOperandValues* out);
+                    WordBuffer* transformed, LinearOperandValues* out,
+                    FloatBuffer* spare = nullptr);
 
 // out = the tensor that fprop's operand of input.x decodes to, rounded to BF16 if `bf16`, its
 // transform undone. input.x and `out` are (tokens, in) or, for the weight, (out, in). `memory`

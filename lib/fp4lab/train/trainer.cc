@@ -89,7 +89,7 @@ struct Trainer::State {
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
   // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
-  void Begin(const std::string& where);
+  void Begin(const std::vector<float>& weights, const std::string& where);
   // Plants the model's outliers if they are due after the steps that are done.
   void Plant();
   // Repeats the step with an inspector that looks at every tensor.
@@ -122,8 +122,7 @@ void Trainer::State::Update(double learning_rate, double norm) {
                   .step = steps + 1});
 }
 
-void Trainer::State::Begin(const std::string& where) {
-  const std::vector<float> weights = ReadStart(config, where);
+void Trainer::State::Begin(const std::vector<float>& weights, const std::string& where) {
   const std::vector<float> zeros(
       std::max(layout.total, AmaxHistoryFloats(config.model, config.recipe)));
   const std::span<const float> nothing(zeros);
@@ -442,12 +441,14 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
   CheckCorpus(config, corpus, where);
   CheckTeacher(config, where);
   CheckMemory(config, where);
-  // A teacher's checkpoint is read before the engine takes its memory.
+  // Checkpoints are read before the engine takes its memory.
+  std::vector<float> start;
+  if (!config.start.empty()) start = ReadStart(config, where);
   std::unique_ptr<Teacher> teacher;
   if (config.teacher.Asked()) teacher = std::make_unique<Teacher>(config, where);
   state_ = std::make_unique<State>(config, corpus, make());
   state_->engine->Initialize();
-  if (!config.start.empty()) state_->Begin(where);
+  if (!config.start.empty()) state_->Begin(start, where);
   if (config.teacher.Asked()) {
     state_->teacher = std::move(teacher);
     state_->teacher_identity = TeacherIdentity(config, where);

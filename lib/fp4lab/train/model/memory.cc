@@ -120,6 +120,32 @@ double SideBytes(const TrainConfig& config, double tokens) {
   return kFloat * (rest_a + rest_b + side_a + side_b + other + product);
 }
 
+// Bytes of the buffers of windows of scales: the largest operand in binary32 before it becomes
+// integers, and the bands in which a product adds its windows (nn/linear_operand.cc).
+double WindowBytes(const TrainConfig& config, double tokens) {
+  if (!ScaleWindowPlace(config.recipe)) return 0.0;
+  constexpr double kBands = 2 * (1 << 18);
+  double largest = 0.0;
+  const auto add_state = [&](const Recipe& state) {
+    const LinearPlan plan(config.model, state);
+    for (std::size_t l = 0; l < plan.Head(); ++l) {
+      const LinearRecipe& linear = plan.RecipeOf({}, l);
+      const auto out = static_cast<double>(plan.Weight(l).rows);
+      const auto in = static_cast<double>(plan.Weight(l).cols);
+      const double sizes[] = {tokens * in, out * in,     tokens * out,
+                              out * in,    tokens * out, tokens * in};
+      std::size_t i = 0;
+      for (const OperandRecipe* operand : OperandsOf(linear)) {
+        if (operand->scale_window > 0) largest = std::max(largest, sizes[i]);
+        ++i;
+      }
+    }
+  };
+  add_state(config.recipe);
+  for (const RecipeChange& change : config.recipe.then) add_state(change.recipe);
+  return kFloat * (largest + kBands);
+}
+
 double StatesOf(const TrainConfig& c) {
   return static_cast<double>(OptimizerOf(c.optimizer).states);
 }
@@ -137,11 +163,11 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
   const Sizes sizes = SizesOf(c.model);
   const auto step = static_cast<double>(TokensPerStep(c));
   const double tokens = step / c.micro_batches;
-  return {
-      .weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
-      .operands = OperandBytes(c, sizes),
-      .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + SideBytes(c, tokens),
-      .teacher = TeacherBytes(c)};
+  return {.weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
+          .operands = OperandBytes(c, sizes),
+          .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step +
+                         SideBytes(c, tokens) + WindowBytes(c, tokens),
+          .teacher = TeacherBytes(c)};
 }
 
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {

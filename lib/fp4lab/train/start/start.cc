@@ -70,6 +70,7 @@ std::vector<float> ReadStart(const TrainConfig& config, const std::string& where
                 CheckpointFile(config.start).string() + " does not hold its model's numbers");
   }
   checkpoint.payload.resize(layout.total);
+  checkpoint.payload.shrink_to_fit();  // without the states of the optimizer
   NudgeFirstGain(layout, config.nudge_ulps, checkpoint.payload);
   if (config.model.outliers.step == 0) PlantOutliers(config.model, checkpoint.payload, {});
   return std::move(checkpoint.payload);
