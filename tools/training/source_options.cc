@@ -19,7 +19,7 @@ Recipe RecipeFrom(const std::string& text) {
   const std::string where = "--recipe " + text;
   if (text.starts_with('{')) return ReadRecipe(ParseJson(text, where), where);
   if (Exists(text)) return ReadRecipe(ReadJsonFile(text), text);
-  if (text.ends_with(".json")) throw Error(text, "is not there");
+  if (text.ends_with(".json")) throw Error(text, "is not there" + NearFilesText(text));
   return ReadRecipe(text, where);
 }
 

@@ -59,7 +59,7 @@ class Importer {
         fs::is_directory(options.from) ? options.from : options.from.parent_path();
     const fs::path path = folder / "config.json";
     if (!Exists(path)) {
-      throw Error(path.string(), "is not there; the model's shape stands in it");
+      throw Error(path.string(), "is not there; the model's shape stands in it" + NearFilesText(path));
     }
     config_ = ReadJsonFile(path);
     config_path_ = path.string();
