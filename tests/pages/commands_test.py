@@ -21,6 +21,10 @@ README = ROOT / "README.md"
 NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does not run them
     "tools/run": "builds, and trains for minutes",
     "tools/test": "runs this test",
+    "pip install fp4lab-*.whl": "package_wheel_test does it",
+    "fp4lab verify --input kernel.npz#x --codes kernel.npz#codes --scales kernel.npz#scales":
+        "package_wheel_test and package_deb_test do it, without a compiler",
+    "fp4lab explain --input kernel.npz#x --codes kernel.npz#codes --scales kernel.npz#scales": "as verify",
     "pip install .": "tests/python/run builds and installs the wheel",
     "cmake --install build --prefix ~/fp4lab": "find_package_test does it with another prefix",
     "fp4lab train --data synthetic --recipe te_nvfp4": "trains for a minute; docs/start/train.md runs five steps of it",
