@@ -50,6 +50,9 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "pytest --junit-xml junit.xml --fp4lab-summary kernels.md": "tests/python/test_plugin.py does it",
 }
 MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
+MOST_OF_FINDINGS = 600  # words of a page of docs/findings outside of tables
+FIRST_WORDS = 150  # of the decision's page, which answer these
+ANSWERED = ("Which format?", "NVFP4", "At what cost?", "times BF16's tokens", "What is not known at 7B?")
 RUN_ELSEWHERE = {"docs/guides/pytorch.md": "tests/python_torch"}  # pages with blocks of python, and who runs them
 KINDS = {"console", "sh", "cpp", "cmake", "python", "yaml"}
 END = "-- end of a command, exit code "
@@ -279,11 +282,22 @@ def check_studies(program):
         check(shown.returncode == 0, f"fp4lab study show {file}: {shown.stderr}")
 
 
+def words_of(text):
+    return [word for word in COMMENT.sub("", text).split() if any(c.isalnum() for c in word)]
+
+
 def check_lengths():
     for name, most in MOST_WORDS.items():
-        words = COMMENT.sub("", (ROOT / name).read_text()).split()
-        count = sum(any(c.isalnum() for c in word) for word in words)
+        count = len(words_of((ROOT / name).read_text()))
         check(count <= most, f"{name} has {count} words, of {most} at most")
+    for page in sorted((ROOT / "docs/findings").glob("*.md")):
+        count = len(words_of(re.sub(r"^\|.*$", "", page.read_text(), flags=re.MULTILINE)))
+        check(count <= MOST_OF_FINDINGS, f"{name_of(page)} has {count} words, of {MOST_OF_FINDINGS} at most")
+    first = " ".join(words_of((ROOT / "docs/findings/index.md").read_text())[:FIRST_WORDS])
+    for text in ANSWERED:
+        check(text in first.replace("*", ""), f"the first {FIRST_WORDS} words of docs/findings/index.md have no {text!r}")
+    unknown = first.partition(ANSWERED[-1])[2]
+    check("take no ratio" in unknown, f"docs/findings/index.md says only after {FIRST_WORDS} words what is not known")
 
 
 def main():
