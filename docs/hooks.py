@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 import generate  # noqa: E402
+import notebooks  # noqa: E402
 
 ROOMS = {  # page of the site: page of the repository
     "index.md": "README.md",
@@ -142,6 +143,10 @@ def on_files(files, config):
         title = (HERE / src_uri).read_text().partition("\n")[0]
         if title != text.partition("\n")[0]:
             raise PluginError(f"docs/{src_uri} is called {title!r}, and the page of the site is not")
+    texts, figures = notebooks.pages()
+    made.update(texts)
+    for place, content in (texts | figures).items():
+        files.append(File.generated(config, place, content=content))
     linked = {}
     for file in files.documentation_pages():
         if file.src_uri not in made:

@@ -109,6 +109,14 @@ def quotients(text):
     return [(text.count("\n", 0, m.start()) + 1, m[0]) for m in A_FOR_PER.finditer(flat) if not RIGHT.match(m[0])]
 
 
+def text_of(page):
+    """The text of a page; of a notebook that of its cells of Markdown."""
+    if page.suffix != ".ipynb":
+        return page.read_text()
+    cells = json.loads(page.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
 def counted(text):
     all_of = sentences(text)
     prose = [words for _, words, _, cell in all_of if not cell]
@@ -125,8 +133,9 @@ def main():
     named = [ROOT / name for name in sys.argv[1:]]
     new = set(front_pages())
     worst, wrong, rows = [], [], {}
-    for page in named or [p for p in all_pages() if name_of(p) not in GENERATED]:
-        name, text = name_of(page), page.read_text()
+    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    for page in named or [*(p for p in all_pages() if name_of(p) not in GENERATED), *notebooks]:
+        name, text = name_of(page), text_of(page)
         now = counted(text)
         worst += [(words, name, line, sentence) for line, words, sentence, _ in sentences(text)]
         limit = NEW if page in new or name not in limits else limits[name]
