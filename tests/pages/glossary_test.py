@@ -22,6 +22,7 @@ USES = {  # of entries whose uses are not the entry's name, in singular or plura
     "S\\*": r"S\\\*",
     "swizzled": r"swizzled?|swizzles",
     "nats": r"nats",
+    "deviation": r"(?<!standard )deviations?",
     "directed cases": r"directed cases?",
     "not identified": r"not identified",
 }

@@ -35,6 +35,12 @@ double HeightOf(const Dialect& d) {
 }
 
 // "NVFP4: 1x16 blocks": what the heading says of a dialect.
+bool HasNumbers(const Dialect& d) { return d.scale_encoding == ScaleEncoding::kBinary32; }
+
+std::string ScaleText(const Dialect& d) {
+  return HasNumbers(d) || IsWholeTensor(d) ? "binary32" : std::string(Named(d.scale).short_name);
+}
+
 std::string BlockText(const Dialect& d) {
   if (IsWholeTensor(d)) return "one scale for the tensor";
   const std::string shape = std::to_string(d.block_rows) + "x" + std::to_string(d.block_cols);
@@ -45,7 +51,7 @@ std::string BitsText(const Dialect& d) {
   const int element = FormatOf(d.element).bits;
   std::string text = std::string(Named(d.element).name) + ": " + std::to_string(element) + " bits";
   if (IsWholeTensor(d)) return text + " per element; a binary32 scale for the tensor";
-  const int count = d.block_rows * d.block_cols, scale = 8 * ((FormatOf(d.scale).bits + 7) / 8);
+  const int count = d.block_rows * d.block_cols, scale = HasNumbers(d) ? 32 : 8;
   text += " + " + std::to_string(scale) + "/" + std::to_string(count) + " for the scale = ";
   text += ShortestText(static_cast<float>(element) +
                        static_cast<float>(scale) / static_cast<float>(count));
@@ -62,7 +68,7 @@ void DrawElements(Svg* svg, const Dialect& d, double top) {
     const double left = kBlockLeft + b * d.block_cols * kElement;
     const double width = d.block_cols * kElement;
     svg->Rect(left + 1, top, width - 2, kScaleHeight, "soft " + colour);
-    const std::string name = std::string("scale: ") + std::string(Named(d.scale).short_name);
+    const std::string name = "scale: " + ScaleText(d);
     svg->Text({left + width / 2, top + 14}, name, "t small", Anchor::kMiddle);
     for (int r = 0; r < d.block_rows; ++r) {
       for (int c = 0; c < d.block_cols; ++c) {
@@ -82,7 +88,8 @@ void DrawElements(Svg* svg, const Dialect& d, double top) {
 
 void DrawDialect(Svg* svg, const Dialect& d, double top) {
   svg->Text({kBlockLeft, top + 14}, d.name, "t strong");
-  svg->Text({kBlockLeft + TextWidth(d.name, 14) + 14, top + 14}, BlockText(d), "t small muted");
+  svg->Text({kBlockLeft + kWider * TextWidth(d.name, 13) + 12, top + 14}, BlockText(d),
+            "t small muted");
   const double body = top + 30;
   double bottom = body + kScaleHeight + 8;
   if (FitsElements(d)) {
@@ -92,9 +99,8 @@ void DrawDialect(Svg* svg, const Dialect& d, double top) {
     const std::string shape = IsWholeTensor(d) ? "the whole tensor"
                                                : std::to_string(d.block_rows) + "x" +
                                                      std::to_string(d.block_cols) + " elements";
-    const std::string scale = IsWholeTensor(d) ? "binary32" : std::string(Named(d.scale).name);
     svg->Rect(kBlockLeft, body, 320, kScaleHeight, "soft s1");
-    svg->Text({kBlockLeft + 160, body + 14}, "scale: " + scale, "t small", Anchor::kMiddle);
+    svg->Text({kBlockLeft + 160, body + 14}, "scale: " + ScaleText(d), "t small", Anchor::kMiddle);
     svg->Rect(kBlockLeft, body + kScaleHeight + 8, 320, 40, "soft s1");
     svg->Text({kBlockLeft + 160, body + kScaleHeight + 33}, shape, "t small", Anchor::kMiddle);
     bottom += 40;

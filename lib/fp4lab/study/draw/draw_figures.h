@@ -18,7 +18,8 @@ std::string DrawRounding(const std::vector<std::string>& format);
 std::string DrawTokenForms(const std::vector<std::string>& results);
 
 inline constexpr double kDrawingWidth = 760;  // px, as the figures of a report
-inline constexpr double kDrawingInset = 18;   // left and right margins, px
+inline constexpr double kWider = 1.25;  // of fonts that stand in for Helvetica, bold ones above all
+inline constexpr double kDrawingInset = 18;  // left and right margins, px
 
 // The title of a drawing at its upper left.
 inline void DrawTitle(Svg* svg, std::string_view title) {

@@ -82,8 +82,8 @@ std::string DrawHadamard(const std::vector<std::string>& size) {
   Svg svg(kDrawingWidth, kPanelTop + kPanelHeight + 62,
           "A block of " + std::to_string(n) + " elements before and after the Hadamard transform",
           "Bars of the elements' values. One of them is an outlier, which the transform spreads.");
-  DrawTitle(&svg, "The random Hadamard transform of " + std::to_string(n) +
-                      " elements, with Transformer Engine's signs");
+  DrawTitle(&svg, "The random Hadamard transform of " + std::to_string(n) + " elements");
+  svg.Text({kDrawingInset, 45}, "with the signs of Transformer Engine", "t small muted");
   DrawBars(&svg, kDrawingInset + 34, "before", "s3", x);
   DrawBars(&svg, kDrawingInset + 34 + kPanelWidth + 64, "after", "s1", y);
   return svg.Document(true);

@@ -63,7 +63,7 @@ void DrawFormat(Svg* svg, const NamedFormat& named, double top) {
     return left + share * (right - left);
   };
   svg->Text({kDrawingInset, top + 14}, named.name, "t strong");
-  svg->Text({kDrawingInset + TextWidth(named.name, 14) + 14, top + 14},
+  svg->Text({kDrawingInset + kWider * TextWidth(named.name, 13) + 12, top + 14},
             CountText(values.size(), "magnitude") + (named.format.is_signed ? ", two signs" : "") +
                 ", largest " + ShortestText(values.back().value) +
                 (linear ? "" : ", logarithmic axis"),
@@ -71,7 +71,7 @@ void DrawFormat(Svg* svg, const NamedFormat& named, double top) {
   svg->Line({left, y}, {right, y}, "axis");
   double free = -1;  // the right end of the last label
   const auto label = [&](double x, const std::string& text) {
-    const double half = TextWidth(text, 12) / 2;
+    const double half = kWider * TextWidth(text, 12) / 2;
     if (x - half < free + 5) return;
     svg->Text({x, y + 24}, text, "t small", Anchor::kMiddle);
     free = x + half;
@@ -105,8 +105,8 @@ std::string DrawNumberLines(const std::vector<std::string>& formats) {
           "The magnitudes of " + Joined(names, ", "),
           "A mark per magnitude. Subnormal numbers, zero among them, have another colour.");
   DrawTitle(&svg, "A mark per magnitude");
-  svg.Text({kDrawingInset + 190, 26}, "normal", "t strong s1 ink");
-  svg.Text({kDrawingInset + 250, 26}, "zero and subnormal", "t strong s3 ink");
+  svg.Text({kDrawingInset + 230, 26}, "normal", "t strong s1 ink");
+  svg.Text({kDrawingInset + 300, 26}, "zero and subnormal", "t strong s3 ink");
   double top = kLineTop;
   for (const NamedFormat* row : rows) {
     DrawFormat(&svg, *row, top);

@@ -11,7 +11,7 @@
 namespace fp4lab::study {
 namespace {
 
-constexpr double kMapTop = 78, kByteWidth = 34, kByteHeight = 17, kMatrixWidth = 26;
+constexpr double kMapTop = 78, kByteWidth = 37, kByteHeight = 17, kMatrixWidth = 18;
 constexpr std::size_t kLineBytes = 16, kGroup = 32, kTileColumns = 4;
 
 const NamedScaleOrder& OrderToDraw(const std::string& name) {
@@ -78,7 +78,7 @@ std::string DrawScaleOrder(const std::vector<std::string>& order) {
   DrawTitle(&svg, std::to_string(rows) + " rows and 4 columns of block scales, in the order " +
                       std::string(o.name));
   svg.Text({kDrawingInset, 50}, "the matrix", "t strong");
-  const double left = kDrawingInset + 34 + kTileColumns * kMatrixWidth + 60;
+  const double left = kDrawingInset + 34 + kTileColumns * kMatrixWidth + 34;
   svg.Text({left, 50}, "memory, 16 bytes per line: row,column of the scale in each byte",
            "t strong");
   DrawScaleMatrix(&svg, rows, height);

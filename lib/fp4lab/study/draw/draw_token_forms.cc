@@ -72,13 +72,16 @@ std::string RatioText(double longer, double shorter) {
   return Fixed(std::exp(longer - shorter), 2);
 }
 
+// An arrow at one loss, and the ratio beside its end: above the curves if it points to the right,
+// below them if it points to the left.
 void DrawForm(Svg* svg, const Panel& panel, double from, double to, double loss,
               const std::string& colour, const std::string& text) {
   const Dot a = panel.At(std::exp(from), loss), b = panel.At(std::exp(to), loss);
   DrawArrow(svg, a, b, colour);
   svg->Marker(a, 0, 4, "fill " + colour);
-  svg->Text({(a.x + b.x) / 2, a.y + (colour == "s4" ? -8 : 18)}, text,
-            "t small strong " + colour + " ink", Anchor::kMiddle);
+  const bool right = b.x > a.x;
+  svg->Text({b.x + (right ? 8 : -8), b.y + (right ? -5 : 16)}, text,
+            "t small strong " + colour + " ink", right ? Anchor::kStart : Anchor::kEnd);
 }
 
 }  // namespace

@@ -42,10 +42,10 @@ std::string Draw(std::string_view name, const std::vector<std::string>& argument
       continue;
     }
     if (arguments.size() < d.least || arguments.size() > d.most) {
+      const std::string most = d.most == d.least ? "" : " to " + std::to_string(d.most);
       throw Error("draw " + std::string(name), "takes " + std::string(d.arguments) + ", " +
-                                                   CountText(d.least, "argument") + " to " +
-                                                   std::to_string(d.most) + ", not " +
-                                                   std::to_string(arguments.size()));
+                                                   CountText(d.least, "argument") + most +
+                                                   ", not " + std::to_string(arguments.size()));
     }
     return d.draw(arguments);
   }
