@@ -90,8 +90,10 @@ async function measure() {{
     await new Promise(done => frame.onload = done);
     await new Promise(done => setTimeout(done, 300));
     const of = frame.contentDocument;
+    const scrolls = e => e && (/auto|scroll/.test(frame.contentWindow.getComputedStyle(e).overflowX) ||
+      e.matches('.md-clipboard') || (!e.matches('article') && scrolls(e.parentElement)));
     const widest = [...of.querySelectorAll('article *')].map(e => [e.getBoundingClientRect().right, e])
-      .filter(([right, e]) => right > {WIDTH} + 1 && !e.closest('.md-typeset__scrollwrap, pre, .md-clipboard'))
+      .filter(([right, e]) => right > {WIDTH} + 1 && !scrolls(e.parentElement))
       .map(([right, e]) => e.tagName + ': ' + e.textContent.trim().slice(0, 60));
     found[name] = [of.documentElement.scrollWidth, of.body.innerText.length, widest.slice(0, 2)];
     frame.remove();
