@@ -15,7 +15,7 @@ from pages import COMMENT, ROOT, all_pages, name_of
 from words_test import FENCE, GENERATED, INDENTED, MADE, blanked
 
 GLOSSARY = ROOT / "docs/concepts/glossary.md"
-OTHERS = {"CHANGELOG.md", "docs/concepts/glossary.md", "studies/dialects.md"}  # the last one is made by a test
+OTHERS = {"CHANGELOG.md", "docs/concepts/glossary.md"}
 NAME = re.compile(r"^### (.+)$", re.MULTILINE)
 USES = {  # of entries whose uses are not the entry's name, in singular or plural
     "Hadamard transform": r"(?:random )?Hadamard transforms?|RHT",
