@@ -14,9 +14,9 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/noise/added_noise.h"
-#include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/near_files.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/kernels/kernel_text.h"

@@ -3,6 +3,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab::tools {
 

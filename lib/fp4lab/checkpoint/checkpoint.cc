@@ -10,6 +10,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab {
 namespace {

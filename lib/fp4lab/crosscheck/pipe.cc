@@ -7,7 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/exchange/stored.h"
-#include "fp4lab/io/file.h"
+#include "fp4lab/io/near_files.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 

@@ -13,6 +13,7 @@
 #include "fp4lab/base/text/printable.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/memory.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab {
 namespace {

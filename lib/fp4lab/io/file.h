@@ -19,15 +19,6 @@ void RefuseControlCharacters(std::string_view name, std::string_view where);
 // a folder that may not be searched, a link that points to itself.
 bool Exists(const std::filesystem::path& path);
 
-// `; did you mean "x.npy"?`: the files beside `path`, which does not exist, whose names are near
-// its own, at most three. Empty if there are none, or if the folder cannot be listed. Only the
-// first 10,000 names of a folder are looked at.
-std::string NearFilesText(const std::filesystem::path& path);
-
-// Throws Error(path, "cannot be read: REASON") with the system's reason for `error`, a value of
-// errno, and with NearFilesText where there is no such file.
-[[noreturn]] void CannotRead(const std::filesystem::path& path, int error);
-
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
 // The most bytes that are read from a file that states no size (a pipe, a device).
