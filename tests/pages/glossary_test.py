@@ -28,6 +28,7 @@ USES = {  # of entries whose uses are not the entry's name, in singular or plura
 }
 NOT_PROSE = (
     MADE,
+    re.compile(r"^<!-- ([\w:]+)(?:: begin)? -->$.*?^<!-- (?:\1: )?end -->$", re.DOTALL | re.MULTILINE),  # by other tests
     FENCE,
     INDENTED,
     COMMENT,
