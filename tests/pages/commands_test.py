@@ -283,7 +283,8 @@ def check_studies(program):
 
 
 def words_of(text):
-    return [word for word in COMMENT.sub("", text).split() if any(c.isalnum() for c in word)]
+    text = re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", COMMENT.sub("", text))  # a link counts as its title
+    return [word for word in text.split() if any(c.isalnum() for c in word)]
 
 
 def check_lengths():
