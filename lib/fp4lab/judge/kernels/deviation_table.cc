@@ -40,6 +40,8 @@ constexpr auto kTable = std::to_array<Deviation>({
      }},
     {"scales-aiter", "writes the scales in the order of AITER's e8m0_shuffle", Stage::kLayout,
      [](Plan& p) { return SetScaleBytes(p, "aiter"); }},
+    {"scales-deepgemm", "packs the scales of four blocks into a word, words column by column (DeepGEMM)",
+     Stage::kLayout, [](Plan& p) { return IsMx(p) && SetScaleBytes(p, "deepgemm"); }},
     {"codes-16x16", "writes the codes' bytes shuffled in tiles of 16 rows and 32 bytes (AITER's shuffle_weight)",
      Stage::kLayout, [](Plan& p) { return SetCodeBytes(p, "16x16"); }},
     {"scales-swizzled-twice", "swizzles the scales a second time", Stage::kLayout,
