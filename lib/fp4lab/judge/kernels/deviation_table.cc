@@ -404,6 +404,14 @@ constexpr auto kTable = std::to_array<Deviation>({
               d.tensor_scale != TensorScaleRule::kOverFloored &&
               Change(p.scale.overflow_is_nan, true);
      }},
+    {"scale-overflow-stored-nan", "stores NaN for a scale beyond 448, a cast without a clamp, and scales elements by 448",
+     Stage::kScale, [](Plan& p) {
+       const Dialect& d = p.kernel.dialect;
+       return HasScaleBytes(p) && d.scale_encoding != ScaleEncoding::kOneOrNan &&
+              d.tensor_scale != TensorScaleRule::kEncodeFused &&
+              d.tensor_scale != TensorScaleRule::kOverFloored &&
+              Change(p.scale.overflow_stored_as_nan, true);
+     }},
     {"scale-subnormals-flushed", "flushes subnormal scales to 0", Stage::kScale,
      [](Plan& p) {
        return HasE4m3Scale(p) && p.kernel.dialect.scale_encoding != ScaleEncoding::kClamp2m6 &&
