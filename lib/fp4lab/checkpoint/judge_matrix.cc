@@ -122,7 +122,12 @@ void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool 
     rows = source.Rows(tensor, m->reading, &verdict.problem);
   }
   if (rows) {
-    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows);
+    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows,
+                                  [&] { return source.Others(tensor, m->reading); });
+    if (source.IsTransposed(tensor, m->reading)) {
+      verdict.note += verdict.note.empty() ? "" : "; ";
+      verdict.note += "the original's columns are its rows";
+    }
   }
   verdict.tensor = tensor;
   if (!verdict.cause.empty()) Report(FindingKind::kOriginal, verdict.cause, m, findings);
