@@ -85,10 +85,10 @@ class Checker {
       values_.emplace(options_.values, options_.read_npz);
       references_.values = &*values_;
     }
-    const std::vector<StoredFileEntry> entries = ListStored(file_);
+    entries_ = ListStored(file_);
     const std::vector<GroupEntry> groups = ListGroupMatrices(checkpoint_);
-    only_ = entries.size() + groups.size() == 1 && checkpoint_.ggufs.empty();
-    for (const StoredFileEntry& entry : entries) {
+    only_ = entries_.size() + groups.size() == 1 && checkpoint_.ggufs.empty();
+    for (const StoredFileEntry& entry : entries_) {
       CheckInterrupt();
       if (entry.convention == "fp4lab") {
         CheckOwn(entry);
@@ -181,10 +181,28 @@ class Checker {
       const std::string text = MissingNumberText(entry);
       if (!text.empty()) report_.findings.back().text = text;
     }
+    references_.other_scales = [&] { return OtherScalesOf(entry, scales); };
     JudgeReferences(references_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
                     &m, &report_.findings);
+    references_.other_scales = {};
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
+  }
+
+  // The scales of matrices with the same names and shapes.
+  std::vector<NamedScales> OtherScalesOf(const VendorEntry& entry,
+                                         const SafetensorsTensor& scales) const {
+    constexpr std::size_t kMost = 512;
+    std::vector<NamedScales> others;
+    for (const StoredFileEntry& other : entries_) {
+      if (other.convention != entry.vendor->name || other.name == entry.name) continue;
+      const SafetensorsTensor* t =
+          Find(file_, PrefixOf({other.name, entry.vendor}) + std::string(entry.vendor->scales));
+      if (t == nullptr || t->dtype != scales.dtype || t->shape != scales.shape) continue;
+      others.push_back({other.name, {t->bytes.data(), t->bytes.size()}});
+      if (others.size() == kMost) break;
+    }
+    return others;
   }
 
   // A matrix of table or integer codes in groups.
@@ -478,6 +496,7 @@ class Checker {
   std::set<std::string> used_;
   std::set<std::size_t> shards_;  // of the present matrix
   std::size_t done_ = 0;
+  std::vector<StoredFileEntry> entries_;
   std::optional<OriginalSource> original_, values_;
   References references_;
   bool only_ = false;  // there is one matrix

@@ -25,6 +25,7 @@ enum class FindingKind : std::uint8_t {
   kTensorScaleDiffers,
   kInputScaleMissing,
   kInputScaleZero,
+  kInputScaleDiffers,
   kMagnitude,
   kZeroCodes,
   kConstantCodes,
@@ -77,6 +78,9 @@ inline constexpr std::array kFindings = {
                  "calibrate and store it: engines take 1, or the number of another expert"},
     NamedFinding{FindingKind::kInputScaleZero, "input-scale-zero",
                  "calibrate again: no tokens reached this matrix, or the number was not written"},
+    NamedFinding{FindingKind::kInputScaleDiffers, "input-scale-differs",
+                 "calibrate these parts together: they have one input, and engines take the "
+                 "largest number for all"},
     NamedFinding{FindingKind::kMagnitude, "magnitude",
                  "look whether the tensor scale is a multiplier or a divisor, and in which format "
                  "the scales are"},

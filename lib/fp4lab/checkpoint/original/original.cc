@@ -42,13 +42,14 @@ class OriginalComparer {
  public:
   OriginalComparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
                    std::span<const float> numbers, const RowReader& original,
-                   const OtherOriginals& others)
+                   const OtherOriginals& others, const OtherScales& other_scales)
       : bytes_(bytes),
         r_(r),
         convention_(convention),
         numbers_(numbers),
         original_(original),
         others_(others),
+        other_scales_(other_scales),
         decoder_(bytes, r) {}
 
   OriginalVerdict Compare() {
@@ -410,6 +411,9 @@ class OriginalComparer {
   // Why values without a tensor scale may be a power of two times the original; "" for others.
   std::string OneFormatText(double factor) const {
     if (!(factor > 0) || !numbers_.empty()) return "";
+    if (!r_.numbers && r_.scale == FormatId::kE4M3 && r_.block_rows == 1) {
+      return ": a tensor scale of " + TextOf("%.6g", 1 / factor) + " is missing";
+    }
     const double exponent = std::log2(factor), whole = std::round(exponent);
     if (whole == 0 || std::fabs(exponent - whole) > 0.05) return "";
     if (!r_.numbers && r_.scale == FormatId::kE8M0 && std::fabs(whole) < 127) {
@@ -426,6 +430,7 @@ class OriginalComparer {
 
   std::string FactorText(double factor) const {
     const std::string times = "the values are " + TextOf("%.6g", factor) + " times the original";
+    if (std::fabs(factor + 1) < 0.02) return times + ": every sign is inverted";
     if (numbers_.size() != 1) return times + OneFormatText(factor);
     const double m = MultiplierOf(convention_, numbers_[0], r_);
     const auto near = [&](double other) { return std::fabs(factor / other - 1) < 0.01; };
@@ -468,9 +473,11 @@ class OriginalComparer {
     if (!off) return;
     v_.cause = PartsText();
     if (!v_.cause.empty()) return;
+    v_.cause = ClippedText();
+    if (!v_.cause.empty()) return;
     // One factor is the cause where it leaves the error of the rounding.
     const bool factor = stated.best_sqnr_db > stated.sqnr_db + 1 && stated.best_sqnr_db > 6;
-    if (factor && stated.best_sqnr_db >= good) {
+    if (factor && stated.best_sqnr_db >= (v_.nearest.empty() ? good : v_.expected_db - 2)) {
       v_.cause = FactorText(stated.factor);
       return;
     }
@@ -486,12 +493,36 @@ class OriginalComparer {
     }
   }
 
+  // Scales that saturate, since the stored tensor scale is that of a smaller amax.
+  std::string ClippedText() const {
+    if (r_.numbers || numbers_.size() != 1 || r_.block_rows == 0) return "";
+    const double amax = MultiplierOf(convention_, numbers_[0], r_) *
+                        static_cast<double>(MaxFinite(r_.scale)) *
+                        static_cast<double>(MaxFinite(r_.element));
+    if (!(amax < 0.95 * static_cast<double>(amax_))) return "";
+    std::size_t saturated = 0, all = 0;
+    for (const std::size_t row : SampleRows(rows_, 256)) {
+      for (std::size_t block = 0; block < r_.scale_cols; ++block, ++all) {
+        const float s = decoder_.Scale(row / r_.rows, row % r_.rows, block, r_.order);
+        saturated += s == MaxFinite(r_.scale) ? 1 : 0;
+      }
+    }
+    if (saturated * 20 < all) return "";
+    return TextOf("%.3g %%", 100 * static_cast<double>(saturated) / static_cast<double>(all)) +
+           " of the scales are " + ShortestText(MaxFinite(r_.scale)) +
+           ", the largest: the tensor scale is that of the amax " + TextOf("%.6g", amax) +
+           ", and the original's is " + ShortestText(amax_);
+  }
+
   // Codes of another format, at other places, or under scales that do not fit them.
   std::string ElsewhereText() const {
     const std::string element = ElementText(decoder_, r_, original_);
     if (!element.empty()) return element;
-    if (RowsInPlace(Directions(decoder_, r_, original_), rows_)) {
-      return ScaleFitText(bytes_, decoder_, r_, convention_, numbers_, original_);
+    const Directions directions(decoder_, r_, original_);
+    if (RowsInPlace(directions, rows_)) {
+      const std::string scales =
+          ScaleFitText(bytes_, decoder_, r_, convention_, numbers_, original_, other_scales_);
+      return scales.empty() ? OtherNumbersText(directions, rows_, r_) : scales;
     }
     return PlacementText(decoder_, r_, original_, others_);
   }
@@ -502,6 +533,7 @@ class OriginalComparer {
   const std::span<const float> numbers_;
   const RowReader& original_;
   const OtherOriginals& others_;
+  const OtherScales& other_scales_;
   const Decoder decoder_;
   std::size_t rows_ = 0;
   float amax_ = 0;
@@ -516,14 +548,14 @@ class OriginalComparer {
 OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
                                     TensorScaleConvention convention,
                                     std::span<const float> numbers, const RowReader& original,
-                                    const OtherOriginals& others) {
+                                    const OtherOriginals& others, const OtherScales& scales) {
   const IeeeArithmetic ieee;
   if (reading.codes == CodeOrder::kDense6 || reading.rows == 0 || reading.cols == 0) {
     OriginalVerdict verdict;
     verdict.problem = "6-bit codes without gaps and empty matrices are not compared";
     return verdict;
   }
-  return OriginalComparer(bytes, reading, convention, numbers, original, others).Compare();
+  return OriginalComparer(bytes, reading, convention, numbers, original, others, scales).Compare();
 }
 
 }  // namespace fp4lab

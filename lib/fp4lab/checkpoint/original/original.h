@@ -39,11 +39,12 @@ struct OriginalVerdict {
   std::string cause;  // of a difference that is not rounding; empty: there is none
 };
 
-// Compares. `numbers` are the tensor scales in the convention: none, one, or one a part. `others`:
-// where else the matrix may come from; may be empty.
+// Compares. `numbers` are the tensor scales in the convention: none, one, or one a part. `others`
+// and `scales`: where else the matrix and its scales may come from; may be empty.
 OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
                                     TensorScaleConvention convention,
                                     std::span<const float> numbers, const RowReader& original,
-                                    const OtherOriginals& others = {});
+                                    const OtherOriginals& others = {},
+                                    const OtherScales& scales = {});
 
 }  // namespace fp4lab

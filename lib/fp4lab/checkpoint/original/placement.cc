@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/checkpoint/original/error_sums.h"
 
 namespace fp4lab {
 namespace {
@@ -432,6 +433,21 @@ bool RowsInPlace(const Directions& directions, std::size_t rows) {
     same += cosine > kSameDirection ? 1 : 0;
   }
   return 10 * same >= 9 * samples.size();
+}
+
+std::string OtherNumbersText(const Directions& directions, std::size_t rows,
+                             const Reading& reading) {
+  const double due = LeastCosine(reading);
+  double sum = 0;
+  const std::vector<std::size_t> samples = SampleRows(rows, 32);
+  for (const std::size_t row : samples) {
+    sum += directions.Cosine(directions.OfStored(row), directions.OfOriginal(row));
+  }
+  const double mean = sum / static_cast<double>(samples.size());
+  if (mean >= due) return "";
+  return "its rows stand at their places, but are other numbers: their mean cosine with the "
+         "original's is " +
+         TextOf("%.3f", mean) + ", where rounding leaves more than " + TextOf("%.2f", due);
 }
 
 std::string PlacementText(const Decoder& decoder, const Reading& reading, const RowReader& original,

@@ -21,6 +21,13 @@ struct OtherOriginal {
 // The nearest of them by name, read only where the matrix is not near its own original.
 using OtherOriginals = std::function<std::vector<OtherOriginal>()>;
 
+// The scales of another matrix of the checkpoint, in the same form.
+struct NamedScales {
+  std::string name;
+  std::span<const std::byte> bytes;
+};
+using OtherScales = std::function<std::vector<NamedScales>()>;
+
 // Compares directions: codes without their scales with pieces of the original's rows, each piece
 // (a block, or up to 128 columns) scaled to length 1. Wrong scales do not matter so.
 class Directions {
@@ -52,12 +59,21 @@ class Directions {
 
 // A cosine from which on rows are the same ones: right codes of four bits have 0.98.
 inline constexpr double kSameDirection = 0.8;
+// The cosine of codes that are the original's, rounded.
+constexpr double LeastCosine(const Reading& r) {
+  return FormatOf(r.element).bits < 8 ? 0.95 : 0.99;
+}
 
 // Rows spread over all rows, the first ones in a run.
 std::vector<std::size_t> SampleRows(std::size_t rows, std::size_t count);
 
 // Whether nearly all rows stand at their places.
 bool RowsInPlace(const Directions& directions, std::size_t rows);
+
+// "its rows stand at their places, but are other numbers: ..." where codes are farther from the
+// original than rounding makes them; "" elsewhere.
+std::string OtherNumbersText(const Directions& directions, std::size_t rows,
+                             const Reading& reading);
 
 // What stands in the place of the matrix: parts, pieces or rows of its original in another order;
 // another tensor; the transpose; columns in another order; the original under a Hadamard transform.

@@ -95,13 +95,14 @@ class ScaleFitter {
  public:
   ScaleFitter(const StoredBytes& bytes, const Decoder& decoder, const Reading& r,
               TensorScaleConvention convention, std::span<const float> numbers,
-              const RowReader& original)
+              const RowReader& original, const OtherScales& others)
       : bytes_(bytes),
         decoder_(decoder),
         r_(r),
         convention_(convention),
         numbers_(numbers),
         original_(original),
+        others_(others),
         rows_(r.parts * r.rows),
         part_scales_(r.block_rows == 0 ? 1 : r.stored_rows * r.stored_cols) {}
 
@@ -114,8 +115,11 @@ class ScaleFitter {
     std::string text = OrderText();
     if (text.empty()) text = PartsText();
     if (text.empty()) text = FormatText();
+    if (text.empty()) text = OtherMatrixText();
     if (text.empty()) text = SaturationText();
-    if (text.empty() && stated_.deviation < 1e9) {
+    const Directions directions(decoder_, r_, original_);
+    if (text.empty() && stated_.deviation < 1e9 &&
+        OtherNumbersText(directions, rows_, r_).empty()) {
       text = "the codes are those of the original, but the scales do not fit them: they are " +
              TextOf("%.3g", std::exp(stated_.low)) + " to " +
              TextOf("%.3g times", std::exp(stated_.high)) + " those that do";
@@ -189,15 +193,6 @@ class ScaleFitter {
   };
 
   void AddShifts(std::vector<Hypothesis>* all) const {
-    const std::size_t n = count();
-    for (const std::size_t by : {1, 2, 3, 4}) {
-      const std::string blocks = by == 1 ? "1 place" : std::to_string(by) + " places";
-      all->push_back({"the scales stand " + blocks + " too late",
-                      [=, this](auto row, auto col) { return (Stated(row, col) + by) % n; }});
-      all->push_back({"the scales stand " + blocks + " too early", [=, this](auto row, auto col) {
-                        return (Stated(row, col) + n - by % n) % n;
-                      }});
-    }
     for (const std::size_t by : {1, 2, 4, 8, 16, 32, 64, 128}) {
       if (by >= r_.scale_rows) break;
       const std::string text = by == 1 ? "1 row" : std::to_string(by) + " rows";
@@ -211,6 +206,15 @@ class ScaleFitter {
                                  StoredScaleOffset(r_, other, col / r_.block_cols);
                         }});
       }
+    }
+    const std::size_t n = count();
+    for (const std::size_t by : {1, 2, 3, 4}) {
+      const std::string blocks = by == 1 ? "1 place" : std::to_string(by) + " places";
+      all->push_back({"the scales stand " + blocks + " too late",
+                      [=, this](auto row, auto col) { return (Stated(row, col) + by) % n; }});
+      all->push_back({"the scales stand " + blocks + " too early", [=, this](auto row, auto col) {
+                        return (Stated(row, col) + n - by % n) % n;
+                      }});
     }
   }
 
@@ -328,6 +332,23 @@ class ScaleFitter {
     return "the scales are those of other parts: " + text + (moved > 4 ? ", ..." : "");
   }
 
+  // The scales of another matrix, such as another expert.
+  std::string OtherMatrixText() const {
+    if (!others_) return "";
+    Fit best;
+    std::string name;
+    for (const NamedScales& other : others_()) {
+      if (other.bytes.size() != bytes_.scales.size()) continue;
+      const StoredBytes bytes{bytes_.codes, other.bytes, bytes_.scale_dtype};
+      const Decoder decoder(bytes, r_);
+      const Fit fit = FitUnder([&](const Piece& p) {
+        return static_cast<double>(decoder.ScaleAt(Stated(p.row, p.col)));
+      });
+      if (IsBetter(fit) && fit.deviation < 0.8 * best.deviation) best = fit, name = other.name;
+    }
+    return name.empty() ? "" : "the scales are those of " + name;
+  }
+
   // The scales in another format, or as reciprocals.
   std::string FormatText() const {
     const auto under = [&](const std::function<double(std::size_t)>& value) {
@@ -344,7 +365,8 @@ class ScaleFitter {
       const Fit fit = under([&](std::size_t place) {
         return static_cast<double>(Decode(format, static_cast<std::uint8_t>(bytes_.scales[place])));
       });
-      if (!IsBetter(fit)) continue;
+      // Bytes of another format of 8 bits have about the same order.
+      if (!fit.Fits() || fit.deviation > 0.7 * stated_.deviation) continue;
       return "the scale bytes are those of " + NameOf(format) + ", read as " + NameOf(r_.scale) +
              FactorText(fit);
     }
@@ -372,8 +394,8 @@ class ScaleFitter {
     }
     // A block has one largest element, or some that are near it.
     const double share = static_cast<double>(at_end) / static_cast<double>(all);
-    const double due = FormatOf(r_.element).bits == 8 ? 4.0 / static_cast<double>(width) : 0.25;
-    if (share < due + 0.01) return "";
+    const double due = FormatOf(r_.element).bits == 8 ? 2.0 / static_cast<double>(width) : 0.25;
+    if (share < due + 0.004) return "";
     return TextOf("%.3g %%", 100 * share) +
            " of the codes are the largest of their format: the scales are of an amax that is "
            "smaller than the original's";
@@ -385,6 +407,7 @@ class ScaleFitter {
   const TensorScaleConvention convention_;
   const std::span<const float> numbers_;
   const RowReader& original_;
+  const OtherScales& others_;
   const std::size_t rows_, part_scales_;
   std::vector<Piece> pieces_;
   Fit stated_;
@@ -423,9 +446,9 @@ std::string ElementText(const Decoder& decoder, const Reading& reading, const Ro
 
 std::string ScaleFitText(const StoredBytes& bytes, const Decoder& decoder, const Reading& reading,
                          TensorScaleConvention convention, std::span<const float> numbers,
-                         const RowReader& original) {
+                         const RowReader& original, const OtherScales& others) {
   const IeeeArithmetic ieee;
-  return ScaleFitter(bytes, decoder, reading, convention, numbers, original).Text();
+  return ScaleFitter(bytes, decoder, reading, convention, numbers, original, others).Text();
 }
 
 }  // namespace fp4lab
