@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -107,6 +109,7 @@ class Checker {
     CheckGguf(checkpoint_, options_, references_, &report_, &done_, report_.bytes);
     JudgeNeighbours(report_.config, &report_.matrices, &report_.findings);
     FindUnused();
+    FindMissingExperts();
     report_.findings.insert(report_.findings.end(), checkpoint_.findings.begin(),
                             checkpoint_.findings.end());
     return std::move(report_);
@@ -332,6 +335,11 @@ class Checker {
         scale_scan.zeros > 0 ? DeadBlocks(codes, scales, dtype, r) : std::size_t{0};
     JudgeCodes(code_scan, m, &report_.findings);
     JudgeScales(scale_scan, dead, m, &report_.findings);
+    const bool empty = code_scan.any == code_scan.all;
+    if (!empty && !scale_scan.constant) {
+      const std::string rows = UnwrittenRowsText({codes.bytes, scales.bytes, dtype}, r);
+      if (!rows.empty()) Report(FindingKind::kUnwrittenRows, rows, m, &report_.findings);
+    }
   }
 
   void JudgeConfig(CheckedMatrix* m) {
@@ -344,6 +352,9 @@ class Checker {
     const bool four = FormatOf(r.element).bits == 4;
     if (four && c.group_size > 0 && static_cast<std::size_t>(c.group_size) != r.block_cols) {
       report("states groups of " + std::to_string(c.group_size) + "; its blocks are " + block);
+    }
+    if (four && (c.method == "fp8" || c.algorithm == "FP8")) {
+      report("states FP8; it is " + m->formula);
     }
     const bool blocks = !four && r.block_rows > 1;
     if (blocks && c.block_rows > 0 &&
@@ -436,6 +447,11 @@ class Checker {
         "weight_scale",       "weight_scale_2",    "weight_scale_inv", "weight_global_scale",
         "input_global_scale", "weight_packed",     "_scales",          "_blocks",
         "_weight_qdata",      "_per_tensor_scale", "comfy_quant"};
+    // FP8 without scales is a plain cast, unless other matrices of the checkpoint have scales.
+    const bool has_fp8 =
+        std::any_of(report_.matrices.begin(), report_.matrices.end(), [](const CheckedMatrix& m) {
+          return !m.formula.empty() && FormatOf(m.reading.element).bits == 8;
+        });
     for (const auto& [name, tensor] : file_.tensors) {
       if (used_.contains(name)) continue;
       const bool left = name.find("_quantizer.") != std::string::npos;
@@ -447,7 +463,9 @@ class Checker {
       const bool is_part = std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
         return part.front() == '_' ? leaf.ends_with(part) : leaf == part;
       });
-      const bool raw_codes = leaf == "weight" && tensor.dtype == "U8" && tensor.shape.size() >= 2 &&
+      const bool codes = tensor.dtype == "U8" ||
+                         (has_fp8 && tensor.dtype.starts_with("F8_E") && tensor.dtype != "F8_E8M0");
+      const bool raw_codes = leaf == "weight" && codes && tensor.shape.size() >= 2 &&
                              Find(file_, name + ".absmax") == nullptr &&
                              Find(file_, prefix + "SCB") == nullptr;
       if (integers || !(left || is_part || raw_codes)) continue;
@@ -462,6 +480,38 @@ class Checker {
         why += ": " + prefix + "weight is " + weight->dtype;
       }
       report_.findings.push_back({FindingKind::kUnused, name, why + OtherNameText(prefix, leaf)});
+    }
+  }
+
+  // Experts whose numbers have gaps, where the checkpoint is no single shard.
+  void FindMissingExperts() {
+    if (checkpoint_.shards.size() == 1 &&
+        checkpoint_.shards[0].name.find("-of-") != std::string::npos) {
+      return;
+    }
+    static constexpr std::string_view kExperts = ".experts.";
+    std::map<std::string, std::set<std::size_t>> numbers;  // by the name before them
+    for (const auto& [name, tensor] : file_.tensors) {
+      const std::size_t at = name.find(kExperts);
+      if (at == std::string::npos) continue;
+      const char* const first = name.data() + at + kExperts.size();
+      std::size_t number = 0;
+      const auto [end, status] = std::from_chars(first, name.data() + name.size(), number);
+      if (status != std::errc{} || *end != '.' || number > 65535) continue;
+      numbers[name.substr(0, at + kExperts.size() - 1)].insert(number);
+    }
+    for (const auto& [name, found] : numbers) {
+      const std::size_t count = *found.rbegin() + 1;
+      if (found.size() == count || found.size() < 3 || !found.contains(0)) continue;
+      std::string missing;
+      std::size_t listed = 0;
+      for (std::size_t n = 0; n < count && listed < 4; ++n) {
+        if (!found.contains(n)) missing += (listed++ == 0 ? "" : ", ") + std::to_string(n);
+      }
+      report_.findings.push_back({FindingKind::kMissingPart, name,
+                                  "has no expert " + missing +
+                                      (count - found.size() > listed ? ", ..." : "") + " of 0.." +
+                                      std::to_string(count - 1)});
     }
   }
 

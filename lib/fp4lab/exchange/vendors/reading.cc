@@ -313,7 +313,11 @@ class Finder {
 ReadingFound FindReading(const TensorFacts& codes, const TensorFacts& scales,
                          const ReadingHints& hints) {
   ReadingFound found = Finder(codes, scales, hints).Find();
-  if (codes.dtype != "F4" && !IsOneOf(kCodeDtypes, codes.dtype)) {
+  if (codes.dtype.ends_with("FNUZ")) {
+    found.problem = "codes are " + std::string(codes.dtype) +
+                    " (AMD: half of the values of F8_E4M3 or F8_E5M2, and 0x80 is NaN), which is "
+                    "not read; store them as the other, with scales half as large";
+  } else if (codes.dtype != "F4" && !IsOneOf(kCodeDtypes, codes.dtype)) {
     found.problem = "codes are " + std::string(codes.dtype) +
                     "; codes that can be read are U8, I8, U32, I32, F4, F6_* and F8_*";
   } else if (!IsOneOf(kScaleDtypes, scales.dtype)) {
