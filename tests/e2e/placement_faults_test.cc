@@ -148,7 +148,7 @@ TEST_CASE("Rows and columns in another order", "[e2e][files]") {
       {"numbers of another version of the model",
        [&](Files& f) {
          Matrix<float> y = x;
-         const Matrix<float> noise = NormalMatrix(5, kRows, kCols, 0.014);
+         const Matrix<float> noise = NormalMatrix(5, kRows, kCols, 0.01);
          for (std::size_t i = 0; i < y.values.size(); ++i) y.values[i] += noise.values[i];
          return Stored(f, x, y);
        },
@@ -230,8 +230,10 @@ TEST_CASE("Matrices, experts and their scales at the places of others", "[e2e][f
          return kOriginal;
        },
        1,
-       {"experts.1.down_proj: the scales are those of model.layers.0.mlp.experts.0.down_proj",
-        "experts.0.down_proj: the scales are those of model.layers.0.mlp.experts.3.down_proj"},
+       {"experts.1.down_proj: the scales do not fit the codes, and those of "
+        "model.layers.0.mlp.experts.2.down_proj do",
+        "experts.3.down_proj: the scales do not fit the codes, and those of "
+        "model.layers.0.mlp.experts.0.down_proj do"},
        {"of another tensor"}},
       {"stacked experts as they are", stacked({0, 1, 2, 3}, {0, 1, 2, 3}), 0, {"e: equal"}},
       {"stacked experts in another order",
@@ -242,8 +244,7 @@ TEST_CASE("Matrices, experts and their scales at the places of others", "[e2e][f
       {"stacked experts with the scales of others",
        stacked({0, 1, 2, 3}, {3, 0, 1, 2}),
        1,
-       {"the scales are those of other parts: part 0 has those of part 3, part 1 has those of part "
-        "0"}},
+       {"the scales stand at other parts: those of part 0 at part 1, of part 1 at part 2"}},
       {"an expert that is missing",
        [&](Files& f) {
          for (const std::size_t i : {0, 1, 3}) AddModelOpt(&f.file, experts[i], x[i]);
@@ -544,12 +545,12 @@ TEST_CASE("A grid that does not fit is named where it is a known one", "[e2e][fi
        grid(384, 384, {4, 3}),
        1,
        {"that is the grid of 2 ranks of 192 rows, whose last blocks are not whole"}},
-      {"four ranks along the columns",
-       grid(256, 768, {2, 8}),
+      {"three ranks along the columns",
+       grid(256, 960, {2, 9}),
        1,
-       {"that is the grid of 4 ranks of 192 columns"}},
+       {"that is the grid of 3 ranks of 320 columns"}},
       {"blocks of 64", grid(256, 384, {4, 6}), 1, {"that is the grid of 64x64 blocks"}},
-      {"a grid of nothing known", grid(256, 384, {5, 7}), 1, {"has 2x3"}, {"that is"}},
+      {"a grid of nothing known", grid(256, 384, {5, 7}), 1, {"has 2x3"}, {"; that is"}},
   });
 }
 

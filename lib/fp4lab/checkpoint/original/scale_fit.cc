@@ -111,8 +111,12 @@ class ScaleFitter {
     AddPieces(SampleRows(rows_, kSampledRows));
     if (pieces_.size() < 8) return "";
     stated_ = FitUnder([&](const Piece& p) { return ScaleAt(Stated(p.row, p.col)); });
-    if (stated_.Fits()) return SaturationText();
-    std::string text = OrderText();
+    std::string text;
+    if (stated_.Fits()) {
+      text = std::fabs(stated_.median) < 0.3 ? "" : FormatText();
+      return text.empty() ? SaturationText() : text;
+    }
+    text = OrderText();
     if (text.empty()) text = PartsText();
     if (text.empty()) text = FormatText();
     if (text.empty()) text = OtherMatrixText();
@@ -324,12 +328,12 @@ class ScaleFitter {
       found += from < n ? 1 : 0;
       if (from == n || from == p) continue;
       if (moved++ < 4) {
-        text += (text.empty() ? "part " : ", part ") + std::to_string(p) + " has those of part " +
+        text += (text.empty() ? "those of part " : ", of part ") + std::to_string(p) + " at part " +
                 std::to_string(from);
       }
     }
     if (moved == 0 || 4 * found < 3 * n) return "";
-    return "the scales are those of other parts: " + text + (moved > 4 ? ", ..." : "");
+    return "the scales stand at other parts: " + text + (moved > 4 ? ", ..." : "");
   }
 
   // The scales of another matrix, such as another expert.
@@ -346,7 +350,7 @@ class ScaleFitter {
       });
       if (IsBetter(fit) && fit.deviation < 0.8 * best.deviation) best = fit, name = other.name;
     }
-    return name.empty() ? "" : "the scales are those of " + name;
+    return name.empty() ? "" : "the scales do not fit the codes, and those of " + name + " do";
   }
 
   // The scales in another format, or as reciprocals.
@@ -365,8 +369,9 @@ class ScaleFitter {
       const Fit fit = under([&](std::size_t place) {
         return static_cast<double>(Decode(format, static_cast<std::uint8_t>(bytes_.scales[place])));
       });
-      // Bytes of another format of 8 bits have about the same order.
-      if (!fit.Fits() || fit.deviation > 0.7 * stated_.deviation) continue;
+      // Bytes of 8 bits have about the same order in every format: the size of the values decides.
+      const bool near = fit.deviation < 1.5 * kFits && std::fabs(fit.median) < 0.1;
+      if (!near || std::fabs(stated_.median) < 0.3) continue;
       return "the scale bytes are those of " + NameOf(format) + ", read as " + NameOf(r_.scale) +
              FactorText(fit);
     }
