@@ -160,6 +160,7 @@ void TrainRun::StepOnce() {
                {"learning/total_tokens", step * TokensPerStep(config_)},
                {"perf/step_time_seconds", seconds},
                {"perf/per_device_tokens_per_sec", tokens / seconds}};
+  if (result.teacher_kl) line["learning/teacher_kl"] = *result.teacher_kl;
   if (config_.optimizer.loss_scaling.kind != LossScalingKind::kNone) {
     line["learning/loss_scale"] = result.loss_scale;
     line["learning/skipped"] = result.skipped;
