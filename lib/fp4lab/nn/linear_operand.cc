@@ -10,6 +10,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
@@ -340,6 +341,7 @@ void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions op
 
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c) {
   const IeeeArithmetic ieee;
+  const StepScope part(StepPart::kGemm);
   if (!a.operand->row_decode.empty() || !b.operand->row_decode.empty()) {
     return MultiplyScaledRows(a, b, options, c);
   }

@@ -48,6 +48,7 @@ struct Trainer::State {
   };
   Evaluated evaluated;
   const Recipe* recipe = &config.recipe;  // the recipe that the engine computes with
+  bool times_steps = false;
   // The scale of the loss, and the good steps since it changed: numbers of the run if it is
   // dynamic.
   std::array<float, 2> loss_scale = {InitialLossScale(config.optimizer), 0.0f};
@@ -85,6 +86,7 @@ struct Trainer::State {
   // Losses and gradients of the first micro-batches of the step about to be made.
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
+  StepResult Step(double learning_rate);
   // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
   void Begin(const std::string& where);
   // Plants the model's outliers if they are due after the steps that are done.
@@ -168,29 +170,45 @@ void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
 
 bool Trainer::Any(bool said) { return state_->engine->Any(said); }
 
+void Trainer::TimeSteps(bool on) { state_->times_steps = on; }
+std::uint64_t Trainer::PeakMemory() const { return state_->engine->PeakMemory(); }
+
 StepResult Trainer::Step(double learning_rate) {
   const IeeeArithmetic ieee;
   State& s = *state_;
-  const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);
-  const double scale = s.loss_scale[0];
+  if (!s.times_steps) return s.Step(learning_rate);
+  s.engine->BeginTiming();
+  try {
+    StepResult result = s.Step(learning_rate);
+    result.times = s.engine->EndTiming();
+    return result;
+  } catch (...) {
+    s.engine->EndTiming();
+    throw;
+  }
+}
+
+StepResult Trainer::State::Step(double learning_rate) {
+  const StepSums sums = Gradients(Pass{}, config.micro_batches);
+  const double scale = loss_scale[0];
   StepResult result;
   result.loss = sums.loss;
   result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
   result.loss_scale = scale;
   result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
-                   s.ScalesDynamically() && scale > 1.0;
+                   ScalesDynamically() && scale > 1.0;
   if (result.skipped) {
     result.grad_norm = 0.0;
   } else if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    result.non_finite = s.Locate();
+    result.non_finite = Locate();
     return result;
   } else {
-    s.Update(learning_rate, result.grad_norm);
+    Update(learning_rate, result.grad_norm);
   }
-  s.EndStep(!result.skipped);
-  ++s.steps;
-  s.Plant();
-  s.evaluated.losses.clear();
+  EndStep(!result.skipped);
+  ++steps;
+  Plant();
+  evaluated.losses.clear();
   return result;
 }
 

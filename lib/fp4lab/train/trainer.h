@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
@@ -34,6 +35,7 @@ struct StepResult {
   // Dynamic loss scaling: the gradients were not finite, so no weight changed (grad_norm is 0).
   bool skipped = false;
   std::optional<NonFinite> non_finite;  // if set, no update was made and the step does not count
+  std::optional<StepTimes> times;       // of its parts, if TimeSteps asked for them
 };
 
 enum class EvaluationPrecision {
@@ -83,6 +85,10 @@ class Trainer {
   // Changes to the recipe of step `step` of a run of `total_steps` (RecipeAt). Call it before Step
   // if the configuration's recipe changes during the run.
   void UseRecipeOf(std::int64_t step, std::int64_t total_steps);
+
+  // Whether the steps to come tell the times of their parts (StepResult::times).
+  void TimeSteps(bool on);
+  std::uint64_t PeakMemory() const;  // Engine::PeakMemory
 
   // One optimizer step at the given rate (LearningRate gives a schedule's).
   StepResult Step(double learning_rate);
