@@ -93,7 +93,10 @@ struct Trainer::State {
   void Plant();
   // Repeats the step with an inspector that looks at every tensor.
   NonFinite Locate();
-  std::vector<double> WindowLosses(bool high_precision);
+  // Mean losses of the windows of a text, in order.
+  std::vector<double> WindowLosses(std::span<const std::uint16_t> text, bool high_precision);
+  // Whether the recipe in use quantizes anything in the forward pass.
+  bool QuantizesForward() const;
   const std::vector<double>& EvaluatedLosses(EvaluationPrecision precision);
   Json Identity() const;
 };
@@ -243,9 +246,9 @@ NonFinite Trainer::State::Locate() {
   return found;
 }
 
-// Mean losses of the validation windows, in order.
-std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
-  const std::size_t t = order.sequence, all = corpus->validation.size() - 1;
+std::vector<double> Trainer::State::WindowLosses(std::span<const std::uint16_t> text,
+                                                 bool high_precision) {
+  const std::size_t t = order.sequence, all = text.size() - 1;
   const auto asked = static_cast<std::size_t>(config.evaluation.tokens);
   const std::size_t windows =
       std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
@@ -256,7 +259,7 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
   for (std::size_t first = 0; first < windows; first += MicroBatch()) {
     const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
     for (std::size_t w = 0; w < count; ++w) {
-      CopyWindow(corpus->validation, (first + w) * t, std::span(inputs).subspan(w * t, t),
+      CopyWindow(text, (first + w) * t, std::span(inputs).subspan(w * t, t),
                  std::span(targets).subspan(w * t, t));
     }
     engine->Losses(pass, std::span(inputs).first(rows), std::span(targets).first(rows),
@@ -271,19 +274,21 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
   return losses;
 }
 
-const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
+bool Trainer::State::QuantizesForward() const {
   const LinearRecipe& rest = recipe->rest;
   const auto is_rest = [&](const LinearRecipe& linear) {
     return linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
   };
-  const bool same_forward =
-      is_rest(recipe->linear) &&
-      std::all_of(recipe->rules.begin(), recipe->rules.end(), [&](const RecipeRule& rule) {
-        return is_rest(RecipeAtShare(rule.recipe, recipe->share).linear);
-      });
-  const bool high_precision = precision == EvaluationPrecision::kHigh && !same_forward;
+  return !is_rest(recipe->linear) ||
+         !std::all_of(recipe->rules.begin(), recipe->rules.end(), [&](const RecipeRule& rule) {
+           return is_rest(RecipeAtShare(rule.recipe, recipe->share).linear);
+         });
+}
+
+const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
+  const bool high_precision = precision == EvaluationPrecision::kHigh && QuantizesForward();
   if (evaluated.losses.empty() || evaluated.high_precision != high_precision) {
-    evaluated = {high_precision, WindowLosses(high_precision)};
+    evaluated = {high_precision, WindowLosses(corpus->validation, high_precision)};
   }
   return evaluated.losses;
 }
@@ -312,6 +317,27 @@ Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
     evaluation.chunk_losses.push_back(Mean(std::span(losses).subspan(first, count)));
   }
   return evaluation;
+}
+
+bool IsFinite(const TextLoss& loss) {
+  return std::isfinite(loss.loss) && std::isfinite(loss.loss_high.value_or(0.0));
+}
+
+std::vector<TextLoss> Trainer::EvaluateTexts() {
+  const IeeeArithmetic ieee;
+  State& s = *state_;
+  std::vector<TextLoss> out;
+  for (const ValidationPart& text : s.corpus->texts) {
+    const std::vector<double> losses = s.WindowLosses(text.tokens, false);
+    TextLoss& loss = out.emplace_back();
+    loss.name = text.name;
+    loss.loss = Mean(losses);
+    loss.tokens = static_cast<std::int64_t>(losses.size() * s.order.sequence);
+    if (!s.config.evaluation.high_precision) continue;
+    loss.loss_high =
+        s.QuantizesForward() ? Mean(s.WindowLosses(text.tokens, true)) : loss.loss;
+  }
+  return out;
 }
 
 // Runs the next step's first micro-batch, forward and backward, without an update.

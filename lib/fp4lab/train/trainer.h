@@ -49,6 +49,16 @@ struct Evaluation {
   std::int64_t tokens = 0;           // predicted tokens
 };
 
+// The losses on one of EvaluationConfig::texts, which is read as the validation part is: those that
+// a run would state whose validation part is the text.
+struct TextLoss {
+  std::string name;
+  double loss = 0.0;                        // kTraining, mean nats per token
+  std::optional<double> loss_high = {};     // kHigh, if EvaluationConfig::high_precision
+  std::int64_t tokens = 0;                  // predicted tokens
+};
+bool IsFinite(const TextLoss& loss);
+
 // The members of a checkpoint that the trainer keeps for a study and does not read.
 struct LoadedState {
   Json run;                  // CheckpointHeader::run
@@ -96,6 +106,8 @@ class Trainer {
   StepResult StepOf(std::int64_t total_steps);
 
   Evaluation Evaluate(EvaluationPrecision precision);
+  // In the order of Corpus::texts.
+  std::vector<TextLoss> EvaluateTexts();
   // Diagnostics of every quantized operand in the first micro-batch of the next step, without an
   // update.
   std::vector<TensorStatistics> Diagnose();
