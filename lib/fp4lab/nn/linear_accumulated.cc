@@ -4,8 +4,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/step_parts.h"
 #include "fp4lab/base/memory/memory_order.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"

@@ -203,7 +203,8 @@ inline constexpr int kMostNudge = 1 << 20;
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out, but for members that came later (model/parts, model/mup,
 // model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling,
-// evaluation/texts) and are as before: files and keys of runs stay. ReadTrainConfig gives the same config back.
+// evaluation/texts) and are as before: files and keys of runs stay. ReadTrainConfig gives the same
+// config back.
 Json ToJson(const TrainConfig& config);
 
 // The keys "preset" and "from" stand for the members of a model (start/named_model.h).

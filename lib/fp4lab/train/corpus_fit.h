@@ -12,7 +12,8 @@ namespace fp4lab {
 Corpus LoadCorpusFor(const TrainConfig& config);
 
 // Throws Error for a corpus with more tokens in its vocabulary than the model has, or with a part
-// or text too short for the model's sequence; `where` begins the errors' JSON pointers. A Trainer calls it.
+// or text too short for the model's sequence; `where` begins the errors' JSON pointers. A Trainer
+// calls it.
 void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const std::string& where);
 
 // One line that says that config.evaluation.tokens is more than the validation part of the corpus

@@ -334,8 +334,7 @@ std::vector<TextLoss> Trainer::EvaluateTexts() {
     loss.loss = Mean(losses);
     loss.tokens = static_cast<std::int64_t>(losses.size() * s.order.sequence);
     if (!s.config.evaluation.high_precision) continue;
-    loss.loss_high =
-        s.QuantizesForward() ? Mean(s.WindowLosses(text.tokens, true)) : loss.loss;
+    loss.loss_high = s.QuantizesForward() ? Mean(s.WindowLosses(text.tokens, true)) : loss.loss;
   }
   return out;
 }

@@ -53,9 +53,9 @@ struct Evaluation {
 // a run would state whose validation part is the text.
 struct TextLoss {
   std::string name;
-  double loss = 0.0;                        // kTraining, mean nats per token
-  std::optional<double> loss_high = {};     // kHigh, if EvaluationConfig::high_precision
-  std::int64_t tokens = 0;                  // predicted tokens
+  double loss = 0.0;                     // kTraining, mean nats per token
+  std::optional<double> loss_high = {};  // kHigh, if EvaluationConfig::high_precision
+  std::int64_t tokens = 0;               // predicted tokens
 };
 bool IsFinite(const TextLoss& loss);
 

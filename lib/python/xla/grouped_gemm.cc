@@ -151,8 +151,8 @@ void RunGroupedGemm(const GroupedGemmCall& call) {
   const GroupedShape shape = ShapeOfGroups(call);
   std::memset(BytesOf(call.out), 0, DataBytes(call.out));
   MultiplyGroups(call, shape);
-  Count(std::string(call.op) + " scaling=" + std::string(NameOf(mode)) + " groups=" +
-        std::to_string(shape.sizes.size()) + (shape.deep ? " along the depth " : " ") +
+  Count(std::string(call.op) + " scaling=" + std::string(NameOf(mode)) +
+        " groups=" + std::to_string(shape.sizes.size()) + (shape.deep ? " along the depth " : " ") +
         ShapeText(call.lhs) + " x " + ShapeText(call.rhs));
   if (!IsRecording()) return;
   Record({.op = std::string(call.op),
@@ -307,8 +307,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(Fp4labTeGroupedGemmV2, fp4lab::handlers::GroupedGe
                                   .Ret<AnyBuffer>()
                                   .Attrs<fp4lab::handlers::GroupedGemmV2Config>());
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(Fp4labTeGroupSizes, fp4lab::handlers::GroupSizesHandler,
-                              ffi::Ffi::Bind()
-                                  .Arg<AnyBuffer>()
-                                  .Ret<AnyBuffer>()
-                                  .Attr<std::int64_t>("num_gemms"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    Fp4labTeGroupSizes, fp4lab::handlers::GroupSizesHandler,
+    ffi::Ffi::Bind().Arg<AnyBuffer>().Ret<AnyBuffer>().Attr<std::int64_t>("num_gemms"));

@@ -120,12 +120,12 @@ void QuantizeGroup(const GroupedQuantizeCall& call, MatrixView<float> x, float s
            "MXFP8 takes groups with rows and columns in multiples of 32, not (" +
                std::to_string(x.rows) + ", " + std::to_string(x.cols) + ")");
     if (call.HasRows()) {
-      places->row_scale += QuantizeGroupMxfp8(x, false, call.rows, call.row_scales, *places,
-                                              places->row_scale);
+      places->row_scale +=
+          QuantizeGroupMxfp8(x, false, call.rows, call.row_scales, *places, places->row_scale);
     }
     if (call.HasColumns()) {
-      places->column_scale += QuantizeGroupMxfp8(x, true, call.columns, call.column_scales,
-                                                 *places, places->column_scale);
+      places->column_scale += QuantizeGroupMxfp8(x, true, call.columns, call.column_scales, *places,
+                                                 places->column_scale);
     }
   } else {
     QuantizeGroupFp8(call, x, scale, *places);
@@ -135,13 +135,13 @@ void QuantizeGroup(const GroupedQuantizeCall& call, MatrixView<float> x, float s
 }
 
 void RecordGroupedQuantize(const GroupedQuantizeCall& call) {
-  RecordedCall record{.op = std::string(call.op),
-                      .attributes = {{"scaling_mode", static_cast<std::int64_t>(call.mode)},
-                                     {"q_layout", static_cast<std::int64_t>(call.layout)},
-                                     {"flatten_axis", call.axis}},
-                      .buffers = {Copy("x", call.x), Copy("scale", call.scale),
-                                  Copy("group_sizes", call.group_sizes),
-                                  Copy("amax", call.new_amax)}};
+  RecordedCall record{
+      .op = std::string(call.op),
+      .attributes = {{"scaling_mode", static_cast<std::int64_t>(call.mode)},
+                     {"q_layout", static_cast<std::int64_t>(call.layout)},
+                     {"flatten_axis", call.axis}},
+      .buffers = {Copy("x", call.x), Copy("scale", call.scale),
+                  Copy("group_sizes", call.group_sizes), Copy("amax", call.new_amax)}};
   if (call.HasRows()) record.buffers.push_back(Copy("rowwise", call.rows));
   if (call.HasRows() || call.mode != ScalingMode::kMxfp8) {
     record.buffers.push_back(Copy("scale_inv", call.row_scales));
@@ -164,8 +164,8 @@ void RunGroupedQuantize(const GroupedQuantizeCall& call) {
   Demand(!tensor_scales || (call.scale.element_type() == ffi::DataType::F32 &&
                             call.scale.element_count() == rows.size()),
          "there is one float32 scale per group, not " + ShapeText(call.scale));
-  for (const Buffer& result : {call.rows, call.columns, call.row_scales, call.column_scales,
-                               call.new_amax}) {
+  for (const Buffer& result :
+       {call.rows, call.columns, call.row_scales, call.column_scales, call.new_amax}) {
     Zero(result);
   }
   std::size_t first = 0;
@@ -179,8 +179,8 @@ void RunGroupedQuantize(const GroupedQuantizeCall& call) {
   }
   if (IsRecording()) RecordGroupedQuantize(call);
   Count(std::string(call.op) + " scaling=" + std::string(NameOf(call.mode)) +
-        (call.HasRows() ? " rows" : "") + (call.HasColumns() ? " columns" : "") + " groups=" +
-        std::to_string(rows.size()) + " " + ShapeText(call.x));
+        (call.HasRows() ? " rows" : "") + (call.HasColumns() ? " columns" : "") +
+        " groups=" + std::to_string(rows.size()) + " " + ShapeText(call.x));
 }
 
 ffi::Error GroupedQuantizeHandler(Buffer x, Buffer scale, Buffer group_sizes, Result rows,

@@ -217,17 +217,20 @@ void TrainRun::Report() {
     result_.validation_loss_high = high;
   }
   std::string broken = finite ? "" : "validation.loss";
+  std::string what = "the validation loss";
   result_.texts = trainer_.EvaluateTexts();
   for (const TextLoss& text : result_.texts) {
     const std::string prefix = "eval/" + text.name + "/";
     line[prefix + "avg_loss"] = Stated(text.loss);
     line[prefix + "avg_perplexity"] = Stated(std::exp(text.loss));
     if (text.loss_high) line[prefix + "high_precision_avg_loss"] = Stated(*text.loss_high);
-    if (broken.empty() && !IsFinite(text)) broken = "validation.texts." + text.name;
+    if (!broken.empty() || IsFinite(text)) continue;
+    broken = "validation.texts." + text.name;
+    what = "the loss of the text " + text.name;
   }
   if (!broken.empty()) line["diverged"] = broken;
   if (!was_complete_ && Writes()) metrics_->Write(line);
-  if (!broken.empty()) Diverged(step, broken + " is not finite", "after");
+  if (!broken.empty()) Diverged(step, what + " is not finite", "after");
   if (!was_complete_ && Writes()) Diagnose(step);
 }
 

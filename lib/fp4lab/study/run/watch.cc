@@ -9,13 +9,13 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
-#include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/tables/text_table.h"
 #include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/corpus_fit.h"
 
 namespace fp4lab::study {
 namespace {
