@@ -10,6 +10,7 @@
 #include "fp4lab/study/results/results_file.h"
 #include "fp4lab/study/run/record/results.h"
 #include "fp4lab/study/run/record/run_folder.h"
+#include "fp4lab/study/run/rehearsal.h"
 #include "fp4lab/study/run/run.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/study/run/study_start.h"
@@ -92,6 +93,15 @@ TEST_CASE("Texts are inputs of a run by their content, and no inputs where there
   none["evaluation"]["texts"] = Json::object();
   CHECK(key(none) == without);
   CHECK_FALSE(ToJson(TinyStudy()).at("evaluation").contains("texts"));
+}
+
+TEST_CASE("A rehearsal keeps texts of bytes and leaves token files out", "[study]") {
+  TextStudy f;
+  f.json["evaluation"]["texts"]["bpe"] = {{"tokens", "tokens.bin"}};
+  const Study study = TinyStudy(f.json), quick = RehearsalOf(study);
+  CHECK(study.base.evaluation.texts.size() == 2);
+  REQUIRE(quick.base.evaluation.texts.size() == 1);
+  CHECK(quick.base.evaluation.texts[0].name == "code");
 }
 
 TEST_CASE("A study's results and report have a loss for each text", "[study]") {
