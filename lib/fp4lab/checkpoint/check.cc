@@ -68,7 +68,7 @@ std::string ScaleName(const Reading& r, std::string_view dtype) {
 
 class Checker {
  public:
-  Checker(const ModelFiles& checkpoint, const CheckOptions& options)
+  Checker(const ModelFiles& checkpoint, const CheckpointOptions& options)
       : checkpoint_(checkpoint), file_(checkpoint.tensors), options_(options) {}
 
   CheckReport Check() {
@@ -541,7 +541,7 @@ class Checker {
 
   const ModelFiles& checkpoint_;
   const SafetensorsFile& file_;
-  const CheckOptions& options_;
+  const CheckpointOptions& options_;
   CheckReport report_;
   std::set<std::string> used_;
   std::set<std::size_t> shards_;  // of the present matrix
@@ -556,12 +556,12 @@ class Checker {
 
 }  // namespace
 
-CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckOptions& options) {
+CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckpointOptions& options) {
   const IeeeArithmetic ieee;
   return Checker(checkpoint, options).Check();
 }
 
-CheckReport CheckCheckpoint(const std::filesystem::path& path, const CheckOptions& options) {
+CheckReport CheckCheckpoint(const std::filesystem::path& path, const CheckpointOptions& options) {
   const IeeeArithmetic ieee;
   return CheckCheckpoint(OpenCheckpoint(path, options.read_npz), options);
 }
