@@ -506,7 +506,6 @@ struct Formula<BlockScale::kFloorLog2Quotient> : ExponentRule {
   }
 };
 
-// The power of two whose logarithm is nearest: amax ends between q / sqrt 2 and q * sqrt 2.
 template <>
 struct Formula<BlockScale::kCeilQuotientFloored> : ExponentRule {
   // DeepGEMM clamps the exponent field to [1, 254].
@@ -535,6 +534,7 @@ struct Formula<BlockScale::kInverseOfPower> : ExponentRule {
   }
 };
 
+// The power of two whose logarithm is nearest: amax ends between q / sqrt 2 and q * sqrt 2.
 template <>
 struct Formula<BlockScale::kNearestLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "nearest_log2";

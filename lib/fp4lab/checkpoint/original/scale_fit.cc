@@ -18,8 +18,8 @@ namespace fp4lab {
 namespace {
 
 constexpr std::size_t kSampledRows = 256;
-constexpr std::size_t kMostParts = 512;  // whose scales are compared with each other
-constexpr double kFits = 0.08;           // the mean deviation of logarithms of scales that fit
+constexpr std::size_t kMostScaledParts = 512;  // whose scales are compared with each other
+constexpr double kFits = 0.08;  // the mean deviation of logarithms of scales that fit
 
 using Elements = std::array<float, 256>;
 
@@ -306,7 +306,7 @@ class ScaleFitter {
   // The scales of other parts, such as experts.
   std::string PartsText() const {
     const std::size_t n = r_.parts;
-    if (n < 2 || n > kMostParts) return "";
+    if (n < 2 || n > kMostScaledParts) return "";
     std::string text;
     std::size_t moved = 0, found = 0;
     for (std::size_t p = 0; p < n; ++p) {
