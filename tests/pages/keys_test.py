@@ -47,8 +47,10 @@ KIND = {"arms": ["NAME", "other"]}
 MORE = {
     "model.moe": [{"model": {"parts": ["attention", "moe"], "moe": {}}}],
     "model.mla": [{"model": {"parts": ["mla", "mlp"], "mla": {}}}],
+    "model.gla": [{"model": {"parts": ["gla", "mlp"], "gla": {}}}],
     "model.mup": [{"model": {"mup": {"base_d_model": 32}}}],
     "model.outliers": [{"model": {"outliers": {"gain": 2}}}],
+    "teacher": [{"teacher": {"from": "t.fp4lab"}}],
     "optimizer": [{"optimizer": {}}],
     "optimizer.rates": [{"optimizer": {"rates": {}}}],
     "optimizer.muon": [{"optimizer": {"name": "muon", "muon": {}}}],

@@ -3,6 +3,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab::tools {
 
@@ -19,7 +20,7 @@ Recipe RecipeFrom(const std::string& text) {
   const std::string where = "--recipe " + text;
   if (text.starts_with('{')) return ReadRecipe(ParseJson(text, where), where);
   if (Exists(text)) return ReadRecipe(ReadJsonFile(text), text);
-  if (text.ends_with(".json")) throw Error(text, "is not there");
+  if (text.ends_with(".json")) throw Error(text, "is not there" + NearFilesText(text));
   return ReadRecipe(text, where);
 }
 

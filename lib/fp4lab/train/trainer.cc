@@ -20,6 +20,7 @@
 #include "fp4lab/train/observe/observe.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/start/start.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab {
 namespace {
@@ -38,6 +39,8 @@ struct Trainer::State {
   std::unique_ptr<Engine> engine;
   std::int64_t steps = 0;
   std::string start_sha256 = {};               // of config.start; empty: none
+  std::unique_ptr<Teacher> teacher = {};       // null: none
+  Json teacher_identity = {};                  // TeacherIdentity
   std::vector<std::uint16_t> inputs, targets;  // of one step
   std::vector<double> row_loss;                // of one micro-batch
   // The window losses of the present weights. If the forward pass is not quantized, both precisions
@@ -113,6 +116,7 @@ StepSums Trainer::State::Gradients(Pass pass, int micro_batches) {
   LoadBatch(sequences);
   pass.random = {config.seed, static_cast<std::uint32_t>(steps), 0};
   pass.loss_scale = loss_scale[0];
+  pass.teacher = teacher.get();
   const std::size_t tokens = sequences * order.sequence;
   return engine->Gradients(pass, std::span(inputs).first(tokens), std::span(targets).first(tokens));
 }
@@ -192,12 +196,14 @@ StepResult Trainer::Step(double learning_rate) {
 }
 
 StepResult Trainer::State::Step(double learning_rate) {
+  if (teacher != nullptr) teacher->TakeDivergence();  // of diagnostics before the step
   const StepSums sums = Gradients(Pass{}, config.micro_batches);
   const double scale = loss_scale[0];
   StepResult result;
   result.loss = sums.loss;
   result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
   result.loss_scale = scale;
+  if (teacher != nullptr) result.teacher_kl = teacher->TakeDivergence();
   result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
                    ScalesDynamically() && scale > 1.0;
   if (result.skipped) {
@@ -365,7 +371,7 @@ Observation Trainer::Observe(WeightCodes* codes) {
   numbers.loss_scale = s.loss_scale[0];
   return fp4lab::Observe(s.config, *s.recipe, numbers, s.steps,
                          std::span(s.inputs).first(sequences * t),
-                         std::span(s.targets).first(sequences * t), codes);
+                         std::span(s.targets).first(sequences * t), codes, s.teacher.get());
 }
 
 // The members that a state must share with the configuration that loads it.
@@ -379,6 +385,7 @@ Json Trainer::State::Identity() const {
       {"micro_batches", config.micro_batches},
       {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
   if (!start_sha256.empty()) identity["start"] = start_sha256;
+  if (!teacher_identity.is_null()) identity["teacher"] = teacher_identity;
   if (config.data.order_seed) identity["order_seed"] = *config.data.order_seed;
   return identity;
 }
@@ -476,10 +483,18 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
   CheckShapes(config, where);
   CheckDevice(config, where, where);
   CheckCorpus(config, corpus, where);
+  CheckTeacher(config, where);
   CheckMemory(config, where);
+  // A teacher's checkpoint is read before the engine takes its memory.
+  std::unique_ptr<Teacher> teacher;
+  if (config.teacher.Asked()) teacher = std::make_unique<Teacher>(config, where);
   state_ = std::make_unique<State>(config, corpus, make());
   state_->engine->Initialize();
   if (!config.start.empty()) state_->Begin(where);
+  if (config.teacher.Asked()) {
+    state_->teacher = std::move(teacher);
+    state_->teacher_identity = TeacherIdentity(config, where);
+  }
 }
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;

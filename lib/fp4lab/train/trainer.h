@@ -29,9 +29,10 @@ struct NonFinite {
 };
 
 struct StepResult {
-  double loss = 0.0;        // mean nats per token, before the update
-  double grad_norm = 0.0;   // before clipping; without the loss's scale
-  double loss_scale = 1.0;  // of the step's gradients
+  double loss = 0.0;                      // mean nats per token, before the update
+  double grad_norm = 0.0;                 // before clipping; without the loss's scale
+  double loss_scale = 1.0;                // of the step's gradients
+  std::optional<double> teacher_kl = {};  // nats per token at the teacher's temperature
   // Dynamic loss scaling: the gradients were not finite, so no weight changed (grad_norm is 0).
   bool skipped = false;
   std::optional<NonFinite> non_finite;  // if set, no update was made and the step does not count
@@ -118,7 +119,8 @@ class Trainer {
 
   // A checkpoint (checkpoint.h): weights, the optimizer's states, amax histories, the state of
   // dynamic loss scaling and step, with the
-  // members that identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus)
+  // members that identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus, a
+  // start's and a teacher's hash)
   // and a SHA-256. Schedule, length and device are not part of a checkpoint: a decay branch loads
   // its trunk's, and a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
   std::vector<std::byte> SaveState() const;

@@ -247,6 +247,9 @@ std::string WhyNot(const GemmRecipe& gemm) {
   for (const OperandRecipe* operand : {&gemm.a, &gemm.b}) {
     if (operand->side)
       return "the GPU does not multiply the \"side\" of " + ToJson(*operand).dump();
+    if (operand->scale_window != 0) {
+      return "the GPU has no outer scale per \"scale_window\" of " + ToJson(*operand).dump();
+    }
     if (!operand->format) continue;
     if (!cuda::CanQuantizeToValues(*operand->format)) {
       return "the GPU has no kernel for the format " + ToJson(*operand).dump() + " in training";

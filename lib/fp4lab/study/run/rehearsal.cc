@@ -80,10 +80,12 @@ Study RehearsalOf(const Study& study) {
   Models models;
   quick.base.model = models.Small(study.base.model);
   quick.base.start.clear();
+  quick.base.teacher = {};
   quick.base.schedule = Short(study.base.schedule);
   for (Arm& arm : quick.arms) {
     arm.model = models.Small(arm.model);
     arm.start.clear();
+    arm.teacher = {};
     arm.schedule = Short(arm.schedule);
   }
   quick.base.device = Device::kCpu;

@@ -183,6 +183,7 @@ Json TrainRun::MetricsOf(const StepResult& result, double rate, double seconds) 
       line["perf/share/" + std::string(StepPartName(part))] = result.times->Share(part);
     }
   }
+  if (result.teacher_kl) line["learning/teacher_kl"] = *result.teacher_kl;
   if (config_.optimizer.loss_scaling.kind != LossScalingKind::kNone) {
     line["learning/loss_scale"] = result.loss_scale;
     line["learning/skipped"] = result.skipped;
