@@ -333,10 +333,30 @@ TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept
   const Json first = ParseJson(metrics.substr(0, metrics.find('\n')), "first line");
   for (const char* key :
        {"step", "learning/loss", "learning/grad_norm", "learning/current_learning_rate",
-        "perf/step_time_seconds", "perf/per_device_tokens_per_sec"}) {
+        "perf/step_time_seconds", "perf/per_device_tokens", "perf/per_device_tokens_per_sec",
+        "perf/per_device_tflops", "perf/per_device_tflops_per_sec", "perf/peak_memory_bytes"}) {
     CAPTURE(key);
     CHECK(first.contains(key));
   }
+  const double seconds = first["perf/step_time_seconds"];
+  CHECK(first["perf/per_device_tokens"] == 32.0);
+  CHECK(double{first["perf/per_device_tokens_per_sec"]} == Catch::Approx(32 / seconds));
+  // Matrices 32 x (96 + 32 + 2 * 32) and a head of 256, six FLOP each per token; 2 * 32 columns of
+  // attention, six FLOP per query and key.
+  const double flops = 6.0 * 32 * (32.0 * (96 + 32 + 64 + 256)) + 6.0 * 64 * 32 * 32 / 2;
+  CHECK(double{first["perf/per_device_tflops"]} == Catch::Approx(1e-12 * flops));
+  CHECK(double{first["perf/per_device_tflops_per_sec"]} == Catch::Approx(1e-12 * flops / seconds));
+  CHECK(first["perf/peak_memory_bytes"] > 1'000'000);
+  double shares = 0.0;
+  for (const char* part :
+       {"gemm", "attention", "quantization", "optimizer", "communication", "other"}) {
+    CAPTURE(part);
+    const double share = first.at("perf/share/" + std::string(part));
+    CHECK(share >= 0.0);
+    CHECK((share > 0.0) == (std::string(part) != "communication"));
+    shares += share;
+  }
+  CHECK(shares == Catch::Approx(1.0));
   const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
   const Json evaluation = ParseJson(metrics.substr(last), "last line");
   for (const char* key : {"eval/avg_loss", "eval/avg_perplexity", "eval/high_precision_avg_loss"}) {

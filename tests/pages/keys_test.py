@@ -47,8 +47,10 @@ KIND = {"arms": ["NAME", "other"]}
 MORE = {
     "model.moe": [{"model": {"parts": ["attention", "moe"], "moe": {}}}],
     "model.mla": [{"model": {"parts": ["mla", "mlp"], "mla": {}}}],
+    "model.gla": [{"model": {"parts": ["gla", "mlp"], "gla": {}}}],
     "model.mup": [{"model": {"mup": {"base_d_model": 32}}}],
     "model.outliers": [{"model": {"outliers": {"gain": 2}}}],
+    "teacher": [{"teacher": {"from": "t.fp4lab"}}],
     "optimizer": [{"optimizer": {}}],
     "optimizer.rates": [{"optimizer": {"rates": {}}}],
     "optimizer.muon": [{"optimizer": {"name": "muon", "muon": {}}}],
@@ -58,6 +60,9 @@ MORE = {
         {"data": {"source": None, "synthetic_bytes": None, "text": "a.txt"}},
         {"data": {"source": None, "synthetic_bytes": None, "tokens": "a.bin", "validation_tokens": "b.bin"}},
         {"data": {"source": None, "synthetic_bytes": None, "tokens": "a.bin"}},
+    ],
+    "evaluation.texts.NAME": [
+        {"evaluation": {"texts": {"NAME": {kind: "a"}}}} for kind in ("text", "tokens")
     ],
     "diagnostics": [{"diagnostics": {"every": 10}}],
     "sweep": [{"sweep": {"learning_rate": [1e-3, 2e-3]}}],

@@ -356,6 +356,34 @@ TEST_CASE("An arm may leave the study's latents and muP aside, or change one of 
   CHECK(TinyStudy(ToJson(study)).arms == study.arms);
 }
 
+TEST_CASE("An arm takes the study's teacher, another, or none", "[study]") {
+  Json json = TinyStudyJson();
+  json["teacher"] = {{"from", "teacher.fp4lab"}, {"temperature", 2}};
+  json["arms"]["half"] = {{"recipe", "bf16"}, {"teacher", {{"share", 0.5}}}};
+  json["arms"]["alone"] = {{"recipe", "bf16"}, {"teacher", {{"share", 0}}}};
+  json["arms"]["own"] = {{"recipe", "bf16"}, {"teacher", {{"from", "other.fp4lab"}}}};
+  const Study study = TinyStudy(json);
+  const auto arm = [&](const std::string& name) {
+    return *std::find_if(study.arms.begin(), study.arms.end(),
+                         [&](const Arm& a) { return a.name == name; });
+  };
+  CHECK(study.arms.front().teacher == TeacherConfig{"teacher.fp4lab", 2.0f, 1.0f});
+  CHECK(arm("half").teacher == TeacherConfig{"teacher.fp4lab", 2.0f, 0.5f});
+  CHECK_FALSE(arm("alone").teacher.Asked());
+  CHECK(arm("own").teacher == TeacherConfig{"other.fp4lab", 2.0f, 1.0f});
+  CHECK(ConfigOf(study, arm("half"), 1).teacher == arm("half").teacher);
+  const Study again = TinyStudy(ToJson(study));
+  CHECK(again.arms == study.arms);
+  CHECK(again.base.teacher == study.base.teacher);
+  CHECK(ErrorOf([&] { CheckStarts(study, "s.json"); }) ==
+        "s.json#/teacher/from: there is no checkpoint teacher.fp4lab");
+  json.erase("teacher");
+  json["arms"]["half"]["teacher"]["from"] = "half.fp4lab";
+  json["arms"].erase("own");
+  CHECK(ErrorOf([&] { CheckStarts(TinyStudy(json), "s.json"); }) ==
+        "s.json#/arms/half/teacher/from: there is no checkpoint half.fp4lab");
+}
+
 // Writing leaves members out that are as before; an arm that goes back to them states them.
 TEST_CASE("An arm of plain members in a study of others is written and read back", "[study]") {
   Json json = TinyStudyJson();

@@ -227,16 +227,64 @@ inline Matrix<double> DoubleMoe(const DoublePart& part, const Matrix<double>& x)
   return out;
 }
 
+// The result of gated linear attention, whose attention is summed over pairs of tokens: the weight
+// of a token's value is sum_i q_i k_i times what its channel of keys keeps on the way.
+inline Matrix<double> DoubleGla(const DoublePart& part, const Matrix<double>& x) {
+  const ModelConfig& c = part.config;
+  const auto heads = static_cast<std::size_t>(c.heads),
+             length = static_cast<std::size_t>(c.sequence);
+  const Matrix<double> n = DoubleNorm(c, x, part.gains[0]);
+  const Matrix<double> mixed = DoubleLinear(n, part.weights[0]),
+                       z = DoubleLinear(DoubleLinear(n, part.weights[1]), part.weights[2]);
+  const std::size_t keys = z.cols, key = keys / heads, values = part.weights[3].cols,
+                    value = values / heads;
+  Matrix<double> gated(x.rows, values);
+  for (std::size_t t = 0; t < x.rows; ++t) {
+    for (std::size_t h = 0; h < heads; ++h) {
+      std::vector<double> out(value), log_kept(key);
+      for (std::size_t s = t + 1; s-- > t / length * length;) {
+        double weight = 0.0;
+        for (std::size_t i = h * key; i < (h + 1) * key; ++i) {
+          weight += mixed(t, i) * mixed(s, keys + i) * std::exp(log_kept[i - h * key]);
+          log_kept[i - h * key] -= std::log1p(std::exp(-z(s, i))) / 16.0;
+        }
+        weight /= std::sqrt(static_cast<double>(key));
+        for (std::size_t j = 0; j < value; ++j) {
+          out[j] += weight * mixed(s, 2 * keys + h * value + j);
+        }
+      }
+      double squares = 0.0;
+      for (const double o : out) squares += o * o;
+      const double rms = std::sqrt(squares / static_cast<double>(value) + c.norm_epsilon);
+      for (std::size_t j = 0; j < value; ++j) {
+        gated(t, h * value + j) = reference::Swiglu(mixed(t, 2 * keys + values + h * value + j),
+                                                    out[j] / rms * part.gains[1][j]);
+      }
+    }
+  }
+  return DoubleLinear(gated, part.weights[3]);
+}
+
 struct DoublePartRow {
   std::string_view name;
   Matrix<double> (*result)(const DoublePart& part, const Matrix<double>& x);
 };
-inline constexpr DoublePartRow kDoubleParts[] = {
-    {"attention", DoubleAttention}, {"mla", DoubleMla}, {"mlp", DoubleMlp}, {"moe", DoubleMoe}};
+inline constexpr DoublePartRow kDoubleParts[] = {{"attention", DoubleAttention},
+                                                 {"gla", DoubleGla},
+                                                 {"mla", DoubleMla},
+                                                 {"mlp", DoubleMlp},
+                                                 {"moe", DoubleMoe}};
 
 class DoubleModel {
  public:
   explicit DoubleModel(const ModelConfig& config) : config_(config), layout_(MakeLayout(config)) {}
+
+  // Objective is from now on that of a teacher with these logits (nn/loss.h), too.
+  void SetTeacher(Matrix<double> logits, double temperature, double share) {
+    teacher_ = std::move(logits);
+    temperature_ = temperature;
+    share_ = share;
+  }
 
   // Mean loss in nats.
   double Loss(std::span<const double> parameters, std::span<const std::uint16_t> tokens,
@@ -249,7 +297,7 @@ class DoubleModel {
                    std::span<const std::uint16_t> targets) const {
     double added = 0.0;
     const double loss = Loss(parameters, tokens, targets, &added);
-    return loss + added;
+    return (1.0 - share_) * loss + added;
   }
 
  private:
@@ -286,11 +334,30 @@ class DoubleModel {
         if (cap > 0.0) logits(r, c) = cap * std::tanh(logits(r, c) / cap);
         sum += std::exp(logits(r, c));
       }
-      *added_loss +=
-          double{config_.z_loss} * std::pow(std::log(sum), 2) / static_cast<double>(logits.rows);
+      *added_loss += (1.0 - share_) * double{config_.z_loss} * std::pow(std::log(sum), 2) /
+                     static_cast<double>(logits.rows);
     }
+    if (share_ > 0.0) *added_loss += share_ * temperature_ * temperature_ * Divergence(logits);
     std::vector<double> row_loss(tokens.size());
     return reference::CrossEntropy<double>(logits.View(), targets, 1.0, row_loss, {});
+  }
+
+  // The mean KL(p || q) of teacher and logits.
+  double Divergence(const Matrix<double>& logits) const {
+    double all = 0.0;
+    for (std::size_t r = 0; r < logits.rows; ++r) {
+      double p_sum = 0.0, q_sum = 0.0;
+      for (std::size_t c = 0; c < logits.cols; ++c) {
+        p_sum += std::exp(teacher_(r, c) / temperature_);
+        q_sum += std::exp(logits(r, c) / temperature_);
+      }
+      for (std::size_t c = 0; c < logits.cols; ++c) {
+        const double ln_p = teacher_(r, c) / temperature_ - std::log(p_sum),
+                     ln_q = logits(r, c) / temperature_ - std::log(q_sum);
+        all += std::exp(ln_p) * (ln_p - ln_q);
+      }
+    }
+    return all / static_cast<double>(logits.rows);
   }
 
   static const DoublePartRow& RowOf(std::string_view name) {
@@ -302,6 +369,8 @@ class DoubleModel {
 
   ModelConfig config_;
   ParameterLayout layout_;
+  Matrix<double> teacher_;
+  double temperature_ = 1.0, share_ = 0.0;
 };
 
 }  // namespace fp4lab

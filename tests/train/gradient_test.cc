@@ -2,8 +2,12 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/parts/parts.h"
+#include "fp4lab/train/start/teacher.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 #include "tests/train/double_model.h"
@@ -23,6 +27,7 @@ struct Case {
   float logit_soft_cap = 0.0f, z_loss = 0.0f;
   MlaConfig mla = {};
   MupConfig mup = {};
+  GlaConfig gla = {};
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -47,6 +52,7 @@ ModelConfig ConfigOf(const Case& c) {
   m.z_loss = c.z_loss;
   m.mla = c.mla;
   m.mup = c.mup;
+  m.gla = c.gla;
   return m;
 }
 
@@ -78,7 +84,7 @@ Batch MakeBatch(const ModelConfig& config, int sequences) {
 // (loss(p + h v) - loss(p - h v)) / 2h
 double Difference(const DoubleModel& model, std::span<const float> parameters,
                   std::span<const double> direction, const Batch& batch) {
-  constexpr double kStep = 1e-5;
+  constexpr double kStep = 1e-6;
   std::vector<double> plus(parameters.begin(), parameters.end()), minus = plus;
   for (std::size_t i = 0; i < plus.size(); ++i) {
     plus[i] += kStep * direction[i];
@@ -180,6 +186,12 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
       cases.push_back(c);
     }
   }
+  // key_head_dim, value_head_dim, gate_rank
+  for (const GlaConfig& gla : {GlaConfig{0, 0, 16}, {5, 7, 3}, {8, 16, 20}}) {
+    Case c{Activation::kSwiglu, false, 0, {"gla", "mlp"}};
+    c.gla = gla;
+    cases.push_back(c);
+  }
   for (const std::vector<std::string>& parts :
        {all, std::vector<std::string>{"mla", "mlp"}, {"attention", "moe"}}) {
     Case c{Activation::kSwiglu, true, 2, parts};
@@ -236,6 +248,54 @@ TEST_CASE("Tensors split into parts that are not quantized have the float64 mode
     const Result result = Run(config, parameters, batch, recipe);
     CHECK(result.gradients != plain.gradients);  // other roundings
     CheckDirections(config, truth, parameters, batch, result.gradients);
+  }
+}
+
+TEST_CASE("With a teacher, the gradient is that of a float64 model with the teacher's loss",
+          "[train]") {
+  TemporaryFolder folder;
+  for (const auto& [cap, z] : {std::pair{0.0f, 0.0f}, {2.0f, 0.05f}}) {
+    Case c{Activation::kSwiglu, false, 2, {"attention", "moe"}};
+    c.logit_soft_cap = cap;
+    c.z_loss = z;
+    c.moe.balance_loss = 0.5f;
+    TrainConfig config;
+    config.model = ConfigOf(c);
+    config.recipe = ReadRecipe("fp32", "test");
+    config.batch = 3;
+    // The teacher has another shape, and its own soft cap.
+    ModelConfig shape = ConfigOf({Activation::kGelu, true, 0});
+    shape.logit_soft_cap = 1.5f;
+    const std::vector<float> weights = Parameters(shape);
+    config.teacher = {.from = (folder / "teacher.fp4lab").string()};
+    WriteFileAtomically(config.teacher.from, [&](const ByteSink& sink) {
+      const std::vector<std::span<const float>> payload = {weights};
+      WriteCheckpoint({{{"model", ToJson(shape)}}, 0, {}}, payload, sink);
+    });
+    const std::vector<float> parameters = Parameters(config.model);
+    const Batch batch = MakeBatch(config.model, 3);
+    for (const auto& [temperature, share] : {std::pair{1.0f, 1.0f}, {2.0f, 0.5f}}) {
+      CAPTURE(cap, z, temperature, share);
+      config.teacher.temperature = temperature;
+      config.teacher.share = share;
+      Teacher teacher(config, "test");
+      const TeacherLoss loss = teacher.LossOf(batch.tokens);
+      Matrix<double> logits(loss.logits.rows, loss.logits.cols);
+      for (std::size_t r = 0; r < logits.rows; ++r) {
+        for (std::size_t k = 0; k < logits.cols; ++k) logits(r, k) = loss.logits(r, k);
+      }
+      DoubleModel truth(config.model);
+      truth.SetTeacher(logits, temperature, share);
+      Model model(config.model, config.recipe, parameters, 3);
+      std::vector<double> row_loss(batch.tokens.size());
+      std::vector<float> gradients(parameters.size());
+      Pass pass;
+      pass.teacher = &teacher;
+      model.Forward(pass, batch.tokens);
+      model.Backward(pass, batch.tokens, batch.targets,
+                     1.0f / static_cast<float>(batch.tokens.size()), row_loss, gradients);
+      CheckDirections(config.model, truth, parameters, batch, gradients);
+    }
   }
 }
 

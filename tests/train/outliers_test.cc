@@ -27,6 +27,7 @@ Json RunJson(const Json& recipe, const Json& outliers, const std::string& activa
   if (second == "mla") {
     model.update({{"parts", {"mla", "mlp"}}, {"mla", {{"q_lora_rank", 16}, {"v_head_dim", 8}}}});
   }
+  if (second == "gla") model.update({{"parts", {"gla", "mlp"}}});
   if (second == "moe") {
     model["moe"] = {{"experts", 2}, {"top_k", 1}, {"shared_experts", 1}};
   }
@@ -82,6 +83,7 @@ TEST_CASE("Without quantization, planted outliers change no bit of any loss", "[
                                              {"squared_relu", "mlp"},
                                              {"swiglu", "moe"},
                                              {"swiglu", "mla"},
+                                             {"swiglu", "gla"},
                                              {"squared_relu", "moe"}}) {
       CAPTURE(recipe, activation, second);
       const auto losses = [&, activation = activation, second = second](const Json& outliers) {

@@ -397,6 +397,76 @@ TEST_CASE("Impossible latent attention is refused at its place", "[train]") {
             "or --device cpu)");
 }
 
+Json Gated(Json gla) { return {{"parts", {"gla", "mlp"}}, {"gla", std::move(gla)}}; }
+
+TEST_CASE(
+    "Gated linear attention trains, continues bit for bit, and has the same bits for 1 and 3 "
+    "threads",
+    "[train]") {
+  const Json wide = {{"key_head_dim", 16}, {"value_head_dim", 32}, {"gate_rank", 32}};
+  for (const char* recipe : {"te_nvfp4", "te_mxfp8", "bf16", "quartet2_forward_only"}) {
+    for (const Json& gla : {Json::object(), wide}) {
+      const bool fits = std::string(recipe) != "te_mxfp8" || gla == wide;  // blocks of 32
+      if (!fits) continue;
+      CAPTURE(recipe, gla.dump());
+      const TrainConfig config = TinyWith(Gated(gla), recipe);
+      CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
+      const Corpus corpus = LoadCorpus(config.data);
+      const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+      CHECK(NumbersAfterResume(config, corpus, 3) == one);
+    }
+  }
+}
+
+TEST_CASE("The linears of gated linear attention stand under recipes, and show their operands",
+          "[train]") {
+  Json rules = {{"rest", "bf16"}};
+  rules["rules"] = Json::array({{{"linears", "*.gla.qkvg"}, {"recipe", "te_nvfp4"}}});
+  const TrainConfig config = TinyWith(Gated(Json::object()), rules);
+  const Corpus corpus = LoadCorpus(config.data);
+  Trainer trainer(config, corpus);
+  std::set<std::string> names;
+  for (const TensorStatistics& t : trainer.Diagnose()) {
+    names.insert(t.name);
+    CHECK(std::isfinite(t.values["kurtosis"]));
+  }
+  CHECK(names.size() == 10);  // in two blocks; dgrad's weight is fprop's, turned
+  CHECK(names.contains("blocks.1.gla.qkvg.wgrad.input"));
+  Trainer all(TinyWith(Gated(Json::object())), corpus);
+  names.clear();
+  for (const TensorStatistics& t : all.Diagnose()) names.insert(t.name);
+  for (const char* linear : {"gla.qkvg", "gla.decay_down", "gla.decay_up", "gla.out", "mlp.up"}) {
+    CHECK(names.contains("blocks.0." + std::string(linear) + ".fprop.input"));
+  }
+}
+
+TEST_CASE("Impossible gated linear attention is refused at its place", "[train]") {
+  const auto error = [](const Json& gla) { return ErrorOf([&] { TinyWith(Gated(gla)); }); };
+  const std::string model = "run.json#/model/", at = model + "gla/";
+  CHECK(error({{"gate_rank", 0}}) == at + "gate_rank: must be at least 1");
+  CHECK(error({{"rank", 8}}).starts_with(at + "rank: "));
+  CHECK(error({{"gate_rank", 24}}) ==
+        at + "gate_rank: gate_rank 24 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"value_head_dim", 12}}) ==
+        at +
+            "value_head_dim: the width of values 24 is not a multiple of the recipe's block of 16");
+  CHECK(ErrorOf([] {
+          TinyWith({{"parts", {"gla", "mlp"}}, {"heads", 3}});
+        }) == at + "key_head_dim: must be given: d_model 32 is not a multiple of 6");
+  CHECK(ErrorOf([] {
+          TinyWith({{"gla", {{"gate_rank", 32}}}});
+        }) == model + "gla: no part reads it; \"parts\": [\"gla\", \"mlp\"] does");
+  CHECK(ErrorOf([] {
+          TinyWith({{"parts", {"gla", "mlp"}}, {"mup", {{"base_d_model", 16}}}});
+        }).starts_with(model + "mup: has no rate for the part \"gla\""));
+  TrainConfig config = TinyWith(Gated(Json::object()));
+  config.device = Device::kCuda;
+  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
+        model +
+            "parts: the GPU does not train the part \"gla\"; the CPU does (\"device\": \"cpu\" "
+            "or --device cpu)");
+}
+
 TEST_CASE("A model of each part alone trains, and its memory is less than that of all", "[train]") {
   for (const Part* part : Parts()) {
     CAPTURE(part->name);

@@ -77,6 +77,11 @@ TrainConfig BenchTrainConfig(const BenchModel& model) {
                   .sequence = 256,
                   .vocabulary = kVocabulary,
                   .activation = Activation::kGelu};
+  if (model.variant == BenchVariant::kExperts) {
+    config.model.parts = {"attention", "moe"};
+    config.model.moe = {.experts = 8, .top_k = 2, .ffn = 2 * model.d_model};
+  }
+  if (model.variant == BenchVariant::kMuon) config.optimizer.name = kMuonName;
   config.batch = kTokensAStep / config.model.sequence;
   config.recipe = ReadRecipe(RecipeOf(model.recipe), "bench");
   return config;

@@ -23,10 +23,18 @@ namespace fp4lab::tools {
 // "dialect:nvfp4.modelopt".
 inline constexpr const char* kAllOperands = "dialect:";
 
+// What a BenchModel has in place of an MLP and AdamW.
+enum class BenchVariant {
+  kPlain,
+  kExperts,  // 8 experts of FFN 2d, two for each token: the MLP's FLOPs, but for the router
+  kMuon
+};
+
 // A decoder whose training is timed: L 4, FFN 4d, GELU, T 256, 2048 tokens a step.
 struct BenchModel {
   int d_model = 256;
   std::string recipe;  // "fp32", "te_nvfp4", or kAllOperands and a dialect
+  BenchVariant variant = BenchVariant::kPlain;
   auto operator<=>(const BenchModel&) const = default;
 };
 TrainConfig BenchTrainConfig(const BenchModel& model);

@@ -58,6 +58,25 @@ BenchEntry StepRatio(int d, bool all_threads, double bound) {
   return e;
 }
 
+// A row that compares a step of a variant with that of the plain model.
+BenchEntry VariantEntry(const BenchModel& model, const std::string& id, const std::string& what,
+                        const std::string& against, double bound) {
+  BenchEntry e{.id = "train." + id + "." + model.recipe + ".d" + std::to_string(model.d_model),
+               .topic = kTrainTopic,
+               .what = "step of " + what + ", " + ModelText(model) + ", all threads",
+               .unit = "ms",
+               .against = against,
+               .target = AtMost(bound)};
+  e.measure = [model](const BenchContext& c) {
+    const ThreadsScope scope(c.threads);
+    BenchModel plain = model;
+    plain.variant = BenchVariant::kPlain;
+    return CompareTimes(c.AllThreads(), 1e3, Step(&c.inputs->TrainerOf(model)),
+                        {{"", Step(&c.inputs->TrainerOf(plain))}});
+  };
+  return e;
+}
+
 Cell AgainstRate(Cell cell, double rate) {
   const measure::Summary v = cell.value;
   cell.reference = measure::Summary{rate, rate, rate, 1};
@@ -228,6 +247,13 @@ std::vector<BenchEntry> TrainEntries() {
                                      StepRatio(512, true, 0.9),
                                      AgainstPeer({256, "fp32"}, "torch", "PyTorch FP32", 2),
                                      AgainstPeer({256, kNvfp4}, "torch", "PyTorch plain FP32", 2)};
+  for (const char* recipe : {"bf16", kNvfp4}) {
+    entries.push_back(VariantEntry({512, recipe, BenchVariant::kExperts}, "moe",
+                                   "8 experts of FFN 2d, 2 per token",
+                                   "the dense step of equal active FLOPs", 1.25));
+    entries.push_back(VariantEntry({512, recipe, BenchVariant::kMuon}, "muon", "Muon",
+                                   "AdamW's step of the same model", 1.15));
+  }
   for (const QuotedTraining& q : kQuotedTraining) entries.push_back(AgainstQuoted(q));
   for (const char* recipe : {"fp32", kNvfp4}) entries.push_back(ThreadsEntry({256, recipe}));
   for (const char* recipe : {"fp32", kNvfp4}) {

@@ -202,6 +202,11 @@ int Run(const TrainOptions& options) {
     Print(" (high precision %.4f)", *result.validation_loss_high);
   }
   Print("  %s\n", Printable(folder.Checkpoint().string()).c_str());
+  for (const TextLoss& text : result.texts) {
+    Print("  %s %.4f nats", Printable(text.name).c_str(), text.loss);
+    if (text.loss_high) Print(" (high precision %.4f)", *text.loss_high);
+    Print("\n");
+  }
   return 0;
 }
 

@@ -101,18 +101,28 @@ void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* fin
     if (!name.empty()) joined[name].push_back(&m);
   }
   for (const auto& [name, parts] : joined) {
+    const CheckedMatrix& first = *parts.front();
     for (CheckedMatrix* part : parts) {
-      if (part->tensor_scale == parts.front()->tensor_scale) continue;
-      Report(FindingKind::kTensorScaleDiffers,
-             NumbersText(part->tensor_scale) + "; " + parts.front()->name + " has " +
-                 NumbersText(parts.front()->tensor_scale),
-             part, findings);
+      if (part->tensor_scale != first.tensor_scale) {
+        Report(FindingKind::kTensorScaleDiffers,
+               NumbersText(part->tensor_scale) + "; " + first.name + " has " +
+                   NumbersText(first.tensor_scale),
+               part, findings);
+      }
+      const bool both = !part->input_scale.empty() && !first.input_scale.empty();
+      if (both && part->input_scale != first.input_scale) {
+        Report(FindingKind::kInputScaleDiffers,
+               "its input scale is " + NumbersText(part->input_scale) + "; " + first.name +
+                   " has " + NumbersText(first.input_scale),
+               part, findings);
+      }
     }
   }
 }
 
-void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool only,
+void JudgeOriginal(const References& references, const StoredBytes& bytes, bool only,
                    CheckedMatrix* m, std::vector<Finding>* findings) {
+  const OriginalSource& source = *references.original;
   OriginalVerdict verdict;
   const std::string tensor = source.Find(m->name, only);
   RowReader rows;
@@ -122,7 +132,13 @@ void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool 
     rows = source.Rows(tensor, m->reading, &verdict.problem);
   }
   if (rows) {
-    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows);
+    verdict = CompareWithOriginal(
+        bytes, m->reading, m->convention, m->tensor_scale, rows,
+        [&] { return source.Others(tensor, m->reading); }, references.other_scales);
+    if (source.IsTransposed(tensor, m->reading)) {
+      verdict.note += verdict.note.empty() ? "" : "; ";
+      verdict.note += "the original's columns are its rows";
+    }
   }
   verdict.tensor = tensor;
   if (!verdict.cause.empty()) Report(FindingKind::kOriginal, verdict.cause, m, findings);
@@ -283,7 +299,7 @@ void JudgeReferences(const References& references, const StoredBytes& bytes, boo
   const IeeeArithmetic ieee;
   if (m->formula.empty() || bytes.codes.empty()) return;
   if (references.original != nullptr) {
-    JudgeOriginal(*references.original, bytes, only, m, findings);
+    JudgeOriginal(references, bytes, only, m, findings);
   }
   if (references.values != nullptr) JudgeValues(*references.values, bytes, only, m, findings);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
@@ -186,7 +188,10 @@ float DecodeOf(const Dialect& dialect, float amax, AlphaOrder order) {
 float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b) {
   const IeeeArithmetic ieee;
   const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
-  const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
+  const auto has = [](const OperandRecipe& operand) {
+    return operand.format && !operand.format->row_scaled && operand.scale_window == 0;
+  };
+  const bool has_a = has(recipe.a), has_b = has(recipe.b);
   if (has_a && has_b) {
     const bool encode = HasEncodeScale(*a) && HasEncodeScale(*b);
     if (recipe.alpha == AlphaOrder::kReference || !encode) return GemmAlpha(*a, amax_a, *b, amax_b);
@@ -213,11 +218,9 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const IeeeArithmetic ieee;
   const Dialect& d = *recipe.format;
-  if (recipe.hadamard != 0 || recipe.delayed.length != 0 || !HasBands(d)) return false;
-  if (x.col_stride != 1 || x.size() == 0) return false;
-  out->ready = true;
-  out->values = {};
-  out->row_decode.clear();
+  if (recipe.hadamard != 0 || recipe.delayed.length != 0 || recipe.scale_window != 0) return false;
+  if (!HasBands(d) || x.col_stride != 1 || x.size() == 0) return false;
+  out->Begin();
   out->amax = RoundToBf16(TensorAmax(x));  // rounding is monotonic
   DialectOptions options;
   if (HasTensorScale(d)) options.amax = {out->amax};
@@ -239,15 +242,79 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
   return out->has_integers;
 }
 
+namespace {
+
+// `to` = x, row-major, rounded to BF16 if `rounds`, with zeros in the columns that x lacks.
+void CopyPadded(View x, bool rounds, MatrixView<float> to) {
+  constexpr std::size_t kRows = 16;
+  ParallelFor(DivideUp(x.rows, kRows), [&](std::size_t piece) {
+    const std::size_t first = piece * kRows, rows = std::min(kRows, x.rows - first);
+    const MatrixView<float> own = to.Block(first, 0, rows, to.cols);
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < x.cols; ++c) own(r, c) = x(first + r, c);
+      std::fill_n(&own(r, 0) + x.cols, to.cols - x.cols, 0.0f);
+    }
+  });
+  if (rounds) RoundBf16(to, to);
+}
+
+// The dialect by which the windows, as rows of a matrix, are quantized.
+Dialect DialectOfWindows(const Dialect& format) {
+  Dialect d = format;
+  d.row_scaled = true;
+  return Canonical(d);
+}
+
+// PrepareOperand for a recipe with windows of scales. The operand lies row-major, each row as long
+// as its windows.
+void PrepareWindows(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
+                    const LinearCall& call, const LinearInput& input, bool integers,
+                    LinearOperandValues* out) {
+  const View x = input.x;
+  const auto window = static_cast<std::size_t>(recipe.scale_window);
+  out->scale_window = window;
+  const std::size_t windows = DivideUp(x.cols, window), cols = windows * window;
+  Reserve(&out->memory, x.rows * cols);
+  const MatrixView<float> padded(out->memory.data(), x.rows, cols),
+      own = padded.Block(0, 0, x.rows, x.cols), lines(out->memory.data(), x.rows * windows, window);
+  CopyPadded(x, bf16 && !input.rounded, padded);
+  if (recipe.hadamard != 0) RandomHadamard(own, TransformOf(recipe, call), own);
+  const Dialect d = DialectOfWindows(*recipe.format);
+  DialectOptions options = OptionsOf(recipe, operand, call);
+  options.amax = TensorAmaxes(d, lines, {});
+  KeepAmax(d, options.amax, &out->amax, &out->row_decode);
+  out->values = own;
+  if (lines.size() == 0) return;
+  if (integers) {
+    const Fp4Integers to = RoomFor(View(lines), d, options, out);
+    out->has_integers = QuantizeToFp4Integers(d, lines, options, to);
+    const std::size_t blocks = cols / out->block;
+    const MatrixView<std::uint8_t> codes(to.codes.data, x.rows, cols);
+    const MatrixView<float> scales(to.scales.data, x.rows, blocks);
+    out->integers = {codes.Block(0, 0, x.rows, x.cols),
+                     scales.Block(0, 0, x.rows, DivideUp(x.cols, out->block)), 1};
+    if (out->has_integers) {
+      out->values = {};
+      return;
+    }
+  }
+  if (call.observer != nullptr) {
+    QuantizeObserved(operand, call, d, options, lines, lines);
+  } else {
+    QuantizeToValues(d, lines, options, lines);
+  }
+}
+
+}  // namespace
+
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
                     WordBuffer* transformed, LinearOperandValues* out) {
   const IeeeArithmetic ieee;
-  out->ready = true;
-  out->has_integers = false;
-  out->values = {};
-  out->row_decode.clear();
-  out->amax = 0.0f;
+  out->Begin();
+  if (recipe.scale_window != 0) {
+    return PrepareWindows(recipe, bf16, operand, call, input, integers, out);
+  }
   View x = input.x;
   float amax = input.amax.value_or(0.0f);  // the amax of x, if known
   bool knows_amax = input.rounded && input.amax.has_value();
@@ -297,11 +364,12 @@ void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
   unseen.observer = nullptr;
   PrepareOperand(fprop, bf16, operand, unseen, input, false, nullptr, memory);
   const View values = memory->values;
-  const float decode =
-      fprop.format && !fprop.format->row_scaled ? OperandDecode(*fprop.format, memory->amax) : 1.0f;
+  const bool has_one = fprop.format && memory->row_decode.empty();
+  const float decode = has_one ? OperandDecode(*fprop.format, memory->amax) : 1.0f;
   ParallelFor(out.rows, [&](std::size_t r) {
-    const float factor = memory->row_decode.empty() ? decode : memory->row_decode[r];
-    for (std::size_t c = 0; c < out.cols; ++c) out(r, c) = values(r, c) * factor;
+    for (std::size_t c = 0; c < out.cols; ++c) {
+      out(r, c) = values(r, c) * memory->DecodeAt(r, c, out.cols, decode);
+    }
   });
   if (bf16) RoundBf16(out, out);
   if (fprop.hadamard == 0) return;
@@ -336,10 +404,111 @@ void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions op
   ScaleRows(product.View(), a.operand->row_decode, b.operand->row_decode, accumulates, c);
 }
 
+// Some rows of an operand, and a piece of its columns.
+Fp4Operand BlockOf(const Fp4Operand& x, std::size_t block, std::size_t row, std::size_t col,
+                   std::size_t rows, std::size_t cols) {
+  return {x.codes.Block(row, col, rows, cols),
+          x.scales.Block(row / x.block_rows, col / block, DivideUp(rows, x.block_rows),
+                         DivideUp(cols, block)),
+          x.block_rows};
+}
+
+// The decode scales of an operand's windows that hold column `col`, of rows from `first` on; empty
+// without windows.
+std::vector<float> DecodeOfPiece(const LinearOperandValues& x, std::size_t first, std::size_t rows,
+                                 std::size_t col, std::size_t cols) {
+  std::vector<float> decode(x.scale_window == 0 ? 0 : rows);
+  for (std::size_t r = 0; r < decode.size(); ++r) {
+    decode[r] = x.DecodeAt(first + r, col, cols, 1.0f);
+  }
+  return decode;
+}
+
+// sum = q, or fl(sum + q), q = fl(fl(product * rows[i]) * cols[j]); both row-major. An empty vector
+// leaves its factor out.
+void AddPiece(View product, std::span<const float> rows, std::span<const float> cols, bool is_first,
+              MatrixView<float> sum) {
+  ParallelFor(sum.rows, [&](std::size_t i) {
+    const float* const from = product.data + i * product.row_stride;
+    float* const to = sum.data + i * sum.row_stride;
+    const auto add = [&](auto&& factor) {
+      if (is_first) {
+        for (std::size_t j = 0; j < sum.cols; ++j) to[j] = factor(from[j], j);
+      } else {
+        for (std::size_t j = 0; j < sum.cols; ++j) to[j] += factor(from[j], j);
+      }
+    };
+    const float row = rows.empty() ? 1.0f : rows[i];  // a product with 1 changes no bit
+    const float* const col = cols.data();
+    if (cols.empty()) {
+      add([&](float x, std::size_t) { return x * row; });
+    } else {
+      add([&](float x, std::size_t j) { return x * row * col[j]; });
+    }
+  });
+}
+
+// MultiplyOperands where an operand has windows: bands of a's rows, so that the sum of a band stays
+// in the cache.
+void MultiplyWindows(const OperandUse& a, const OperandUse& b, GemmOptions options,
+                     MatrixView<float> c) {
+  const float alpha = options.alpha;
+  const bool accumulates = options.accumulate;
+  options.alpha = 1.0f;
+  options.accumulate = false;
+  const bool integers = a.operand->has_integers && b.operand->has_integers;
+  const View a_values = integers ? View() : Values(a), b_values = integers ? View() : Values(b);
+  const Fp4Operand a_integers = integers ? Integers(a) : Fp4Operand(),
+                   b_integers = integers ? Integers(b) : Fp4Operand();
+  const std::size_t length = integers ? a_integers.codes.cols : a_values.cols;
+  std::size_t step = std::numeric_limits<std::size_t>::max();
+  for (const OperandUse* use : {&a, &b}) {
+    if (use->operand->scale_window != 0) step = std::min(step, use->operand->scale_window);
+  }
+  // Scales of rows, of an operand without windows.
+  const auto of_rows = [](const LinearOperandValues& x) {
+    return x.scale_window == 0 ? std::span<const float>(x.row_decode) : std::span<const float>();
+  };
+  const std::span<const float> a_rows = of_rows(*a.operand), b_rows = of_rows(*b.operand);
+  constexpr std::size_t kBand = std::size_t{1} << 18, kRows = 32;  // elements; rows: whole blocks
+  const std::size_t band =
+      std::max(kBand / std::max<std::size_t>(c.cols, 1) / kRows, std::size_t{1}) * kRows;
+  Matrix<float> product(std::min(band, c.rows), c.cols), sum(product.rows, c.cols);
+  for (std::size_t first = 0; first < c.rows; first += band) {
+    const std::size_t rows = std::min(band, c.rows - first);
+    const MatrixView<float> piece = product.View().Block(0, 0, rows, c.cols),
+                            total = sum.View().Block(0, 0, rows, c.cols);
+    for (std::size_t k = 0; k < length; k += step) {
+      const std::size_t width = std::min(step, length - k);
+      if (integers) {
+        Fp4Gemm(BlockOf(a_integers, options.block, first, k, rows, width),
+                BlockOf(b_integers, options.block, 0, k, c.cols, width), options, piece);
+      } else {
+        Gemm(a_values.Block(first, k, rows, width), b_values.Block(0, k, c.cols, width), options,
+             piece);
+      }
+      AddPiece(piece, DecodeOfPiece(*a.operand, first, rows, k, length),
+               DecodeOfPiece(*b.operand, 0, c.cols, k, length), k == 0, total);
+    }
+    if (length == 0) std::fill(sum.values.begin(), sum.values.end(), 0.0f);
+    if (alpha != 1.0f) {
+      ParallelFor(rows, [&](std::size_t i) {
+        for (std::size_t j = 0; j < c.cols; ++j) total(i, j) *= alpha;
+      });
+    }
+    ScaleRows(total, a_rows.empty() ? a_rows : a_rows.subspan(first, rows), b_rows, accumulates,
+              c.Block(first, 0, rows, c.cols));
+  }
+}
+
 }  // namespace
 
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c) {
   const IeeeArithmetic ieee;
+  const StepScope part(StepPart::kGemm);
+  if (a.operand->scale_window != 0 || b.operand->scale_window != 0) {
+    return MultiplyWindows(a, b, options, c);
+  }
   if (!a.operand->row_decode.empty() || !b.operand->row_decode.empty()) {
     return MultiplyScaledRows(a, b, options, c);
   }

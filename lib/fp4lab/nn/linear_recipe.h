@@ -103,6 +103,11 @@ struct OperandRecipe {
   // decodes to (rounded to BF16 if `LinearRecipe::bf16`), not of the original tensor.
   bool from_fprop = false;
   DelayedScaling delayed = {};  // for formats with one tensor scale
+  // Elements along the reduction axis that share an outer scale, in each row: the format's tensor
+  // scale is made of the amax of such a window. 0: one for the tensor, or for a row if the format
+  // says so; else 64 or 128, a multiple of the format's block of one row. The product adds windows
+  // in order (linear_operand.h).
+  int scale_window = 0;
   // For inputs and gradients: what of the tensor stays in high precision. `patch` is for quantized
   // operands without a transform, in GEMMs without an accumulation of their own.
   SideTerm side = {};
@@ -110,9 +115,12 @@ struct OperandRecipe {
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
 
+// The lengths of windows that an operand may have.
+inline constexpr std::array kScaleWindows = {64, 128};
+
 // Whether the operand of a tensor, transposed, is the operand of the transposed tensor.
 constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
-  if (a != b || a.hadamard != 0 || a.side) return false;
+  if (a != b || a.hadamard != 0 || a.side || a.scale_window != 0) return false;
   return !a.format || (!TakesRandomBits(*a.format) && !a.format->row_scaled &&
                        a.format->block_rows == a.format->block_cols);
 }
@@ -170,7 +178,10 @@ constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand
 // A quantized operand as its GEMM takes it, for diagnostics: the reduction axis along columns.
 struct ObservedOperand {
   LinearOperand operand;
-  MatrixView<const float> before;  // the quantizer's input: rounded, without its side, transformed
+  // The quantizer's input: rounded, without its side, transformed. With windows of scales, a row
+  // here is a window, those of the operand's first row first; the last window of a row is filled up
+  // with zeros, and the dialect has a scale of each row.
+  MatrixView<const float> before;
   MatrixView<const float> values;  // element * block scale, without the tensor's or rows' scale
   const Dialect& dialect;
   const DialectOptions& options;  // amaxes and random bits that it was quantized with

@@ -41,9 +41,49 @@ void LossRows(MatrixView<const float> logits, const std::uint16_t* targets, doub
   }
 }
 
-void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targets, float scale,
-                      const LossOptions& options, double* row_loss, MatrixView<float> dlogits) {
-  std::vector<float> capped(options.soft_cap > 0 ? logits.cols : 0);
+// to[c] = exp((x[c] - max of x) i). Returns the sum of `to`.
+HWY_INLINE float ExpOfRow(std::size_t n, const float* x, float max, float i, float* to) {
+  ForElements(n, [=](auto d, std::size_t c) HWY_ATTR {
+    const auto below = hn::Sub(hn::LoadU(d, x + c), hn::Set(d, max));
+    hn::StoreU(ExpNonPositive(d, hn::Mul(below, hn::Set(d, i))), d, to + c);
+  });
+  return Sum(n, to);
+}
+
+// Adds a teacher's gradient of n logits z to `gradient`; p and q are room for n numbers each.
+// Returns the row's KL(p || q).
+HWY_INLINE double AddTeacherRow(std::size_t n, const float* z, const float* t, float scale,
+                                const TeacherLoss& teacher, float* p, float* q, float* gradient) {
+  const float i = 1.0f / teacher.temperature, max = Max(n, z), teacher_max = Max(n, t);
+  const float q_sum = ExpOfRow(n, z, max, i, q), p_sum = ExpOfRow(n, t, teacher_max, i, p);
+  const float sum = Sum(
+      n,
+      [max, teacher_max, i](auto of_p, auto of_z, auto of_t) HWY_ATTR {
+        const ReduceTag d;
+        const auto difference =
+            hn::Sub(hn::Sub(of_t, hn::Set(d, teacher_max)), hn::Sub(of_z, hn::Set(d, max)));
+        return hn::Mul(of_p, hn::Mul(difference, hn::Set(d, i)));
+      },
+      p, z, t);
+  const float factor = scale * (teacher.share * teacher.temperature);
+  const float of_q = factor * (1.0f / q_sum), of_p = factor * (1.0f / p_sum);
+  ForElements(n, [=](auto d, std::size_t c) HWY_ATTR {
+    const auto pulled = hn::Sub(hn::Mul(hn::LoadU(d, q + c), hn::Set(d, of_q)),
+                                hn::Mul(hn::LoadU(d, p + c), hn::Set(d, of_p)));
+    hn::StoreU(hn::Add(hn::LoadU(d, gradient + c), pulled), d, gradient + c);
+  });
+  return double{sum} / double{p_sum} - Log(p_sum) + Log(q_sum);
+}
+
+// `teacher` without logits: none.
+void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targets,
+                      float whole_scale, const LossOptions& options, const TeacherLoss& teacher,
+                      double* row_loss, MatrixView<float> dlogits) {
+  const bool has_teacher = teacher.logits.data != nullptr;
+  const float scale = has_teacher ? whole_scale * (1.0f - teacher.share) : whole_scale;
+  // The logits, in whose place the gradient may stand.
+  std::vector<float> capped(options.soft_cap > 0 || has_teacher ? logits.cols : 0);
+  std::vector<float> p(has_teacher ? logits.cols : 0), q(p.size());
   for (std::size_t r = 0; r < logits.rows; ++r) {
     const float* z = RowOf(logits, r);
     float* gradient = RowOf(dlogits, r);
@@ -63,7 +103,11 @@ void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targe
     });
     gradient[targets[r]] -= scale;
     row_loss[r] = RowLoss(sum, target, max);
-    if (capped.empty()) continue;
+    if (has_teacher) {
+      teacher.row_kl[r] = AddTeacherRow(logits.cols, capped.data(), RowOf(teacher.logits, r),
+                                        whole_scale, teacher, p.data(), q.data(), gradient);
+    }
+    if (!(options.soft_cap > 0)) continue;
     const float* const y = capped.data();
     const float cap = options.soft_cap;
     ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
@@ -138,11 +182,27 @@ double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std:
                             float scale, const LossOptions& options, std::span<double> row_loss,
                             MatrixView<float> dlogits) {
   const IeeeArithmetic ieee;
+  return CrossEntropyGradient(logits, targets, scale, options, TeacherLoss{}, row_loss, dlogits);
+}
+
+double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
+                            float scale, const LossOptions& options, const TeacherLoss& teacher,
+                            std::span<double> row_loss, MatrixView<float> dlogits) {
+  const IeeeArithmetic ieee;
   ExpectShapes(logits, targets, row_loss);
   Expects(HasShape(dlogits, logits.rows, logits.cols), "dlogits of the logits' shape");
+  const bool has_teacher = teacher.logits.data != nullptr;
+  Expects(!has_teacher || (HasShape(teacher.logits, logits.rows, logits.cols) &&
+                           teacher.row_kl.size() == logits.rows && teacher.temperature > 0),
+          "a teacher's logits (R, V) and row_kl (R), a temperature above 0");
   const auto kernel = HWY_DYNAMIC_DISPATCH(LossGradientRows);
   ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
-    kernel(RowsOf(logits, r, count), &targets[r], scale, options, &row_loss[r],
+    TeacherLoss own = teacher;
+    if (has_teacher) {
+      own.logits = RowsOf(teacher.logits, r, count);
+      own.row_kl = teacher.row_kl.subspan(r, count);
+    }
+    kernel(RowsOf(logits, r, count), &targets[r], scale, options, own, &row_loss[r],
            RowsOf(dlogits, r, count));
   });
   return Mean(row_loss);

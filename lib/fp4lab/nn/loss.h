@@ -35,6 +35,28 @@ double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std:
                             float scale, const LossOptions& options, std::span<double> row_loss,
                             MatrixView<float> dlogits);
 
+// Knowledge distillation (arXiv 1503.02531): with T = temperature, p = softmax(logits / T) of a
+// teacher and q = softmax(z / T) of the logits that are trained, a row's loss is
+//   (1 - share) cross-entropy + share T^2 KL(p || q)
+// The z-loss belongs to the cross-entropy, so its share is 1 - share, too.
+struct TeacherLoss {
+  MatrixView<const float> logits;  // (R, V), unit column stride, behind the teacher's own soft cap
+  float temperature = 1.0f;        // above 0
+  float share = 1.0f;              // above 0, at most 1
+  std::span<double> row_kl;        // (R): KL(p || q) in nats, a result
+};
+
+// The gradient above with a teacher: d of fl(scale (1 - share)) in place of `scale`, and then,
+// before the soft cap, with i = fl(1 / T), m and n the maxima of z and of the teacher's row t, e_c
+// = exp((z_c - m) i), f_c = exp((t_c - n) i) and g = fl(scale fl(share T)):
+//   d = fl(d + fl(fl(e_c fl(g fl(1 / sum e))) - fl(f_c fl(g fl(1 / sum f)))))
+// Sums have the order of base/simd/reduce.h; exp is 0 below 2^-126. row_kl is
+//   sum_c f_c (((t_c - n) - (z_c - m)) i) / sum f - ln(sum f) + ln(sum e)
+// with its first sum in binary32 and the rest in binary64, so that it may be below 0 by a rounding.
+double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
+                            float scale, const LossOptions& options, const TeacherLoss& teacher,
+                            std::span<double> row_loss, MatrixView<float> dlogits);
+
 // logits = cap tanh(logits / cap), in place (Gemma 2), tanh(x) = 1 - 2 / (exp(2 x) + 1). cap > 0.
 void SoftCap(float cap, MatrixView<float> logits);
 

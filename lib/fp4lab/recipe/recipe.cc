@@ -199,14 +199,51 @@ void CheckSide(const std::string& where, LinearOperand operand, const OperandRec
   }
 }
 
+// Throws Error for windows of scales that the operand cannot have.
+void CheckScaleWindow(const std::string& where, const OperandRecipe& recipe,
+                      const GemmRecipe& gemm) {
+  if (recipe.scale_window == 0) return;
+  const std::string place = where + "/scale_window", none = "; write \"scale_window\": 0";
+  if (!recipe.format || !HasTensorScale(*recipe.format)) {
+    throw Error(place, "is for formats with a tensor scale, which a window has instead" + none);
+  }
+  const Dialect& d = *recipe.format;
+  if (d.row_scaled) {
+    throw Error(place, "contradicts the format's scale of each row" + none);
+  }
+  if (d.block_rows != 1) {
+    throw Error(place,
+                "a window lies in one row; give the format blocks of one row, as "
+                "\"block\": [1, 16]");
+  }
+  if (recipe.scale_window % d.block_cols != 0) {
+    throw Error(place, std::to_string(recipe.scale_window) +
+                           " is not a multiple of the format's block of " +
+                           std::to_string(d.block_cols));
+  }
+  if (d.unbias != Unbias::kNone) {
+    throw Error(place, "\"unbias\" corrects blocks under one tensor scale" + none);
+  }
+  if (recipe.random == RandomGenerator::kTransformerEngine ||
+      recipe.random == RandomGenerator::kWordPerRow) {
+    throw Error(place,
+                "the generator of \"random\" counts rows, which windows cut; write "
+                "\"random\": \"philox\"");
+  }
+  if (gemm.accumulation != nullptr) {
+    throw Error(place, "windows add in an order of their own, without \"accumulation\"" + none);
+  }
+}
+
 void CheckSides(const JsonObject& o, const LinearRecipe& linear) {
   for (std::size_t i = 0; i < kLinearOperands; ++i) {
     const auto operand = static_cast<LinearOperand>(i);
     const std::string name(OperandName(operand));
     const std::size_t dot = name.find('.');
     const GemmRecipe& gemm = *std::array{&linear.fprop, &linear.dgrad, &linear.wgrad}[i / 2];
-    CheckSide(o.Where(name.substr(0, dot)) + "/" + name.substr(dot + 1), operand,
-              *Operands(&linear)[i], gemm);
+    const std::string where = o.Where(name.substr(0, dot)) + "/" + name.substr(dot + 1);
+    CheckSide(where, operand, *Operands(&linear)[i], gemm);
+    CheckScaleWindow(where, *Operands(&linear)[i], gemm);
   }
   if (linear.wgrad.b.from_fprop && linear.fprop.a.side) {
     throw Error(o.Where("wgrad") + "/input/from",
@@ -458,14 +495,18 @@ std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe&
   return Operands(&linear);
 }
 
-std::optional<std::string> SideTermPlace(const Recipe& recipe) {
-  const IeeeArithmetic ieee;
+namespace {
+
+// The JSON pointer, below the recipe's own, of the first operand's `key` whose value is set.
+template <class Value>
+std::optional<std::string> PlaceOf(const Recipe& recipe, Value OperandRecipe::*value,
+                                   std::string_view key) {
   if (!recipe.rules.empty()) {
     const bool named = FindPublishedRecipe(recipe.base) != nullptr;
     for (std::size_t i = 0; i <= recipe.rules.size(); ++i) {
       const bool is_rest = i == recipe.rules.size();
       const Recipe& member = is_rest ? RestOf(recipe) : recipe.rules[i].recipe;
-      const std::optional<std::string> place = SideTermPlace(member);
+      const std::optional<std::string> place = PlaceOf(member, value, key);
       if (!place) continue;
       if (named) return "";
       return (is_rest ? "/rest" : "/rules/" + std::to_string(i) + "/recipe") + *place;
@@ -474,17 +515,29 @@ std::optional<std::string> SideTermPlace(const Recipe& recipe) {
   }
   const auto operands = OperandsOf(recipe.linear);
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i]->side) continue;
+    if (operands[i]->*value == Value{}) continue;
     const Recipe base = ReadRecipe(recipe.base, "recipe");
-    if (OperandsOf(base.linear)[i]->side == operands[i]->side) return "";
+    if (OperandsOf(base.linear)[i]->*value == operands[i]->*value) return "";
     std::string name(OperandName(static_cast<LinearOperand>(i)));
     std::replace(name.begin(), name.end(), '.', '/');
-    return "/" + name + "/side";
+    return "/" + name + "/" + std::string(key);
   }
   for (const RecipeChange& change : recipe.then) {
-    if (const auto place = SideTermPlace(change.recipe)) return "/then/recipe" + *place;
+    if (const auto place = PlaceOf(change.recipe, value, key)) return "/then/recipe" + *place;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> SideTermPlace(const Recipe& recipe) {
+  const IeeeArithmetic ieee;
+  return PlaceOf(recipe, &OperandRecipe::side, "side");
+}
+
+std::optional<std::string> ScaleWindowPlace(const Recipe& recipe) {
+  const IeeeArithmetic ieee;
+  return PlaceOf(recipe, &OperandRecipe::scale_window, "scale_window");
 }
 
 std::size_t AmaxHistoryFloats(const Recipe& recipe) {

@@ -114,8 +114,8 @@ std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 //       quantize only fprop, or only dgrad and wgrad
 //   fprop {input, weight}, dgrad {grad, weight}, wgrad {grad, input}
 //       operands {"format", "rounding", "random_bits", "random", "hadamard", "from",
-//       "delayed_scaling", "side"}, each key optional (recipe_json.h); formats are dialects, by
-//       name or spelled out (dialect_json.h)
+//       "delayed_scaling", "side", "scale_window"}, each key optional (recipe_json.h); formats are
+//       dialects, by name or spelled out (dialect_json.h)
 //   delayed_scaling {"amax_history_len", "amax_compute_algo"} or false
 //       of all operands whose tensor has a scale
 //   accumulation {fprop, dgrad, wgrad: name}
@@ -169,6 +169,8 @@ Recipe WithQuantized(const Recipe& recipe, unsigned quantized);
 // The JSON pointer, below the recipe's own, of the first operand's side term
 // ("/fprop/input/side"); "" if the named base recipe brings it; nullopt without side terms.
 std::optional<std::string> SideTermPlace(const Recipe& recipe);
+// The same for an operand's windows of scales ("/fprop/input/scale_window").
+std::optional<std::string> ScaleWindowPlace(const Recipe& recipe);
 
 // Whether a pattern of include or exclude matches a linear's name.
 bool Matches(std::string_view pattern, std::string_view name);

@@ -52,6 +52,8 @@ Kept KeptOf(const Json& json, const OperandRecipe& base, const OperandRecipe& re
        "the Hadamard transform of " + std::to_string(base.hadamard) + " elements");
   keep("from", base.from_fprop && resolved.from_fprop, "fprop's values as its source");
   keep("side", base.side && resolved.side == base.side, "its side term");
+  keep("scale_window", base.scale_window != 0 && resolved.scale_window == base.scale_window,
+       "its outer scale per 1x" + std::to_string(base.scale_window));
   keep("delayed_scaling", base.delayed.length > 0 && resolved.delayed == base.delayed,
        "delayed scaling");
   return kept;

@@ -171,6 +171,14 @@ void ReadSide(JsonObject* o, OperandRecipe* operand) {
   members.Finish();
 }
 
+void ReadScaleWindow(JsonObject* o, OperandRecipe* operand) {
+  o->Read("scale_window", &operand->scale_window);
+  const bool known = operand->scale_window == 0 ||
+                     std::find(kScaleWindows.begin(), kScaleWindows.end(), operand->scale_window) !=
+                         kScaleWindows.end();
+  if (!known) throw Error(o->Where("scale_window"), "must be 0, 64 or 128");
+}
+
 // The format without its rounding, which the key "rounding" states.
 Json FormatJson(const Dialect& format) {
   return ToJson(format.rounding == ElementRounding::kTowardZero ? WithOwnRounding(format) : format);
@@ -199,6 +207,7 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
     throw Error(o.Where("from"), "must be \"tensor\" or \"fprop\"");
   }
   operand->from_fprop = from == "fprop";
+  ReadScaleWindow(&o, operand);
   if (o.Member("delayed_scaling") != nullptr) ReadDelayed(&o, &operand->delayed);
   if (operand->delayed.length > 0 && !CanBeDelayed(*operand)) {
     throw Error(o.Where("delayed_scaling"), "is for formats with one scale for the tensor");
@@ -229,7 +238,8 @@ void ReadDelayed(JsonObject* o, DelayedScaling* delayed) {
 }
 
 bool CanBeDelayed(const OperandRecipe& operand) {
-  return operand.format && HasTensorScale(*operand.format) && !operand.format->row_scaled;
+  return operand.format && HasTensorScale(*operand.format) && !operand.format->row_scaled &&
+         operand.scale_window == 0;
 }
 
 Json HadamardJson(const OperandRecipe& operand) {
@@ -310,6 +320,9 @@ std::string OperandText(const Json& operand) {
     text += ", delayed scaling (" + delayed.at("amax_compute_algo").get<std::string>() + " of " +
             delayed.at("amax_history_len").dump() + ")";
   }
+  if (operand.contains("scale_window")) {
+    text += ", an outer scale per 1x" + operand["scale_window"].dump();
+  }
   if (operand.contains("side")) text += ", " + SideText(operand["side"]);
   return text;
 }
@@ -326,6 +339,7 @@ Json ToJson(const OperandRecipe& operand) {
         {"amax_compute_algo", d.most_recent ? kMostRecent : std::string_view("max")}};
   }
   if (operand.side) json["side"] = SideJson(operand.side);
+  if (operand.scale_window != 0) json["scale_window"] = operand.scale_window;
   if (!operand.format || !IsStochastic(*operand.format)) return json;
   const int bits = RandomBitsOf(operand.format->rounding);
   if (bits != 16) json["random_bits"] = bits;

@@ -23,6 +23,8 @@ namespace fp4lab {
 //                  or "1%", "by": amax (when absent) | norm}: what of the tensor stays in high
 //                  precision (nn/side/side_term.h). For fprop's input, wgrad's input and
 //                  gradients; "patch" needs a format, no transform and no accumulation
+//   "scale_window" 0, or 64 or 128: elements along the reduction axis that share an outer scale, in
+//                  each row. For formats with a tensor scale above blocks of one row
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand);
 Json ToJson(const OperandRecipe& operand);
 // Reads the member "delayed_scaling": false, or {"amax_history_len": steps, 1024 when absent,

@@ -17,6 +17,7 @@ Recipe WithQuantized(const Recipe& recipe, unsigned quantized) {
         operand->delayed = {};
         operand->from_fprop = false;
         operand->side = {};
+        operand->scale_window = 0;
       }
       any = any || operand->format.has_value();
       bit <<= 1;

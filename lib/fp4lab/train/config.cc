@@ -214,6 +214,25 @@ Json ToJson(const MlaConfig& c) {
           {"v_head_dim", c.v_head_dim}};
 }
 
+GlaConfig ReadGlaConfig(const Json& json, const std::string& where) {
+  GlaConfig c;
+  JsonObject o(json, where);
+  o.Read("key_head_dim", &c.key_head_dim);
+  o.Read("value_head_dim", &c.value_head_dim);
+  o.Read("gate_rank", &c.gate_rank);
+  o.Finish();
+  CheckSize(o, "key_head_dim", c.key_head_dim, 0, 1 << 14);
+  CheckSize(o, "value_head_dim", c.value_head_dim, 0, 1 << 14);
+  CheckSize(o, "gate_rank", c.gate_rank, 1, 1 << 16);
+  return c;
+}
+
+Json ToJson(const GlaConfig& c) {
+  return {{"key_head_dim", c.key_head_dim},
+          {"value_head_dim", c.value_head_dim},
+          {"gate_rank", c.gate_rank}};
+}
+
 MupConfig ReadMupConfig(const Json& json, const std::string& where) {
   MupConfig c;
   JsonObject o(json, where);
@@ -394,6 +413,7 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   ReadMember(&o, "mup", &ReadMupConfig, &c.mup);
   ReadMemberOfPart(&o, "moe", &ReadMoeConfig, c.parts, {"attention", "moe"}, &c.moe);
   ReadMemberOfPart(&o, "mla", &ReadMlaConfig, c.parts, {"mla", "mlp"}, &c.mla);
+  ReadMemberOfPart(&o, "gla", &ReadGlaConfig, c.parts, {"gla", "mlp"}, &c.gla);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -440,6 +460,7 @@ Json ToJson(const ModelConfig& c) {
   if (c.z_loss != 0.0f) json["z_loss"] = Shortest(c.z_loss);
   if (HasPart(c.parts, "moe")) json["moe"] = ToJson(c.moe);
   if (HasPart(c.parts, "mla")) json["mla"] = ToJson(c.mla);
+  if (HasPart(c.parts, "gla")) json["gla"] = ToJson(c.gla);
   if (c.mup != before.mup) json["mup"] = ToJson(c.mup);
   if (c.outliers != before.outliers) json["outliers"] = ToJson(c.outliers);
   return json;
@@ -488,6 +509,34 @@ Json ToJson(const OptimizerConfig& c) {
   return json;
 }
 
+TeacherConfig ReadTeacherConfig(const Json& json, const std::string& where,
+                                const std::string& start) {
+  const IeeeArithmetic ieee;
+  TeacherConfig c;
+  JsonObject o(json, where);
+  c.from = start;
+  o.Read("from", &c.from);
+  o.Read("temperature", &c.temperature);
+  o.Read("share", &c.share);
+  o.Finish();
+  if (!(c.temperature > 0 && std::isfinite(c.temperature))) {
+    throw Error(o.Where("temperature"), "must be positive");
+  }
+  if (!(c.share >= 0 && c.share <= 1)) {
+    throw Error(o.Where("share"), "must be from 0, no teacher, to 1, the teacher alone");
+  }
+  if (c.share == 0) return {};
+  if (c.from.empty()) {
+    throw Error(o.Where("from"), "must be the checkpoint of a teacher, as there is no \"start\"");
+  }
+  return c;
+}
+
+Json ToJson(const TeacherConfig& c) {
+  const IeeeArithmetic ieee;
+  return {{"from", c.from}, {"temperature", Shortest(c.temperature)}, {"share", Shortest(c.share)}};
+}
+
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where) {
   const IeeeArithmetic ieee;
   EvaluationConfig c;
@@ -497,6 +546,9 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
   o.Read("chunk_tokens", &c.chunk_tokens);
   o.Read("high_precision", &c.high_precision);
   o.Read("diagnostics_every", &c.diagnostics_every);
+  if (const Json* texts = o.Member("texts")) {
+    c.texts = ReadValidationTexts(*texts, o.Where("texts"));
+  }
   o.Finish();
   CheckAtLeast<std::int64_t>(o, "every", c.every, 0);
   CheckAtLeast<std::int64_t>(o, "tokens", c.tokens, 0);
@@ -507,11 +559,13 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
 
 Json ToJson(const EvaluationConfig& c) {
   const IeeeArithmetic ieee;
-  return {{"every", c.every},
-          {"tokens", c.tokens},
-          {"chunk_tokens", c.chunk_tokens},
-          {"high_precision", c.high_precision},
-          {"diagnostics_every", c.diagnostics_every}};
+  Json json = {{"every", c.every},
+               {"tokens", c.tokens},
+               {"chunk_tokens", c.chunk_tokens},
+               {"high_precision", c.high_precision},
+               {"diagnostics_every", c.diagnostics_every}};
+  if (!c.texts.empty()) json["texts"] = ToJson(std::span(c.texts));
+  return json;
 }
 
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
@@ -524,6 +578,9 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   c.device = ReadDevice(device, o.Where("device"));
   c.start = ReadStartKey(&o);
   c.model = ReadModelConfig(ModelWithStart(&o, c.start), o.Where("model"));
+  if (const Json* teacher = o.Member("teacher")) {
+    c.teacher = ReadTeacherConfig(*teacher, o.Where("teacher"), c.start);
+  }
   ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
   ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
   ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);
@@ -568,6 +625,7 @@ Json ToJson(const TrainConfig& c) {
                {"checkpoint_minutes", c.checkpoint_minutes}};
   if (c.diagnostics.Asked()) json["diagnostics"] = ToJson(c.diagnostics);
   if (!c.start.empty()) json["start"] = c.start;
+  if (c.teacher.Asked()) json["teacher"] = ToJson(c.teacher);
   return json;
 }
 

@@ -47,6 +47,15 @@ struct MlaConfig {
   friend bool operator==(const MlaConfig&, const MlaConfig&) = default;
 };
 
+// The part "gla": gated linear attention (arXiv 2312.06635), with ModelConfig::heads heads.
+struct GlaConfig {
+  int key_head_dim = 0;    // of a head's queries and keys; 0: d_model / heads / 2
+  int value_head_dim = 0;  // of a head's values and gates; 0: d_model / heads
+  int gate_rank = 16;      // of the decays' projection
+
+  friend bool operator==(const GlaConfig&, const GlaConfig&) = default;
+};
+
 // Maximal update parametrization (arXiv 2203.03466), in the form of Megatron-LM's --use-mup. With
 // r = d_model / base_d_model, beside the model without it: matrices of blocks learn at 1 / r of the
 // rate, embedding and head begin as they do at base_d_model, logits are multiplied by 1 / r and
@@ -88,6 +97,7 @@ struct ModelConfig {
   int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
   MoeConfig moe = {};
   MlaConfig mla = {};
+  GlaConfig gla = {};
   MupConfig mup = {};
   float logit_soft_cap = 0.0f;  // 0: none; logits become cap tanh(logits / cap) (Gemma 2)
   float z_loss = 0.0f;          // coefficient of the z-loss (nn/loss.h)
@@ -156,11 +166,24 @@ struct EvaluationConfig {
   std::int64_t chunk_tokens = 2048;  // tokens of one entry of Evaluation::chunk_losses
   bool high_precision = true;        // evaluate also with the forward pass in high precision
   int diagnostics_every = 1;         // evaluations between diagnostics; 0: none
+  // Further texts to validate on, each cut to windows as the validation part is.
+  std::vector<ValidationText> texts = {};
 
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 
 inline constexpr std::string_view kMuonName = "muon";  // the optimizer that reads `muon`
+
+// A teacher whose logits the run is pulled to (start/teacher.h, nn/loss.h). The teacher is not
+// quantized; its loss has the share, the text's cross-entropy the rest.
+struct TeacherConfig {
+  std::string from = {};     // its checkpoint; empty: no teacher
+  float temperature = 1.0f;  // of both softmaxes
+  float share = 1.0f;        // above 0, at most 1
+
+  bool Asked() const { return !from.empty(); }
+  friend bool operator==(const TeacherConfig&, const TeacherConfig&) = default;
+};
 
 enum class Device { kCpu, kCuda };
 // "cpu" or "cuda".
@@ -171,6 +194,7 @@ struct TrainConfig {
   Device device = Device::kCpu;  // the processor that computes
   ModelConfig model;
   std::string start = {};  // the checkpoint with the first weights (start/start.h); empty: random
+  TeacherConfig teacher = {};
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   RecipeConfig recipe;
@@ -195,13 +219,14 @@ struct TrainConfig {
 inline constexpr int kMostNudge = 1 << 20;
 
 // Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
-// model, start, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
-// evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
-// (CheckShapes).
+// model, start, teacher, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch,
+// micro_batches, evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks
+// shapes, too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out, but for members that came later (model/parts, model/mup,
-// model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling) and are
-// as before: files and keys of runs stay. ReadTrainConfig gives the same config back.
+// model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling,
+// evaluation/texts) and are as before: files and keys of runs stay. ReadTrainConfig gives the same
+// config back.
 Json ToJson(const TrainConfig& config);
 
 // The keys "preset" and "from" stand for the members of a model (start/named_model.h).
@@ -211,6 +236,10 @@ Json ToJson(const ModelConfig& config);
 std::string_view ActivationName(Activation activation);
 OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where);
 Json ToJson(const OptimizerConfig& config);
+// The key "from" is `start`'s checkpoint if it is left out. A share of 0 is no teacher.
+TeacherConfig ReadTeacherConfig(const Json& json, const std::string& where,
+                                const std::string& start);
+Json ToJson(const TeacherConfig& config);
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);
 Json ToJson(const EvaluationConfig& config);
 
@@ -223,12 +252,14 @@ void CheckShapes(const TrainConfig& config, const std::string& where,
 // CheckShapes with the recipe at the key "recipe" of `where`.
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
-// Throws Error, at the JSON pointer of the member, for a model or an optimizer that config.device
-// does not train, or a side term of a recipe. Else recipes are checked by the GPU's engine.
-// `optimizer_where`: the place of the object that holds "optimizer"; `where`: that of "model";
-// `recipe_where`: that of the recipe itself, `where`'s "recipe" when empty.
+// Throws Error, at the JSON pointer of the member, for a model, an optimizer or a teacher that
+// config.device does not train, or a recipe's side term or window of scales. Else recipes are
+// checked by the GPU's engine. `optimizer_where`: the place of the object that holds "optimizer";
+// `where`: that of "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when
+// empty; `teacher_where`: that of "teacher", `where` when empty.
 void CheckDevice(const TrainConfig& config, const std::string& where,
-                 const std::string& optimizer_where, const std::string& recipe_where = "");
+                 const std::string& optimizer_where, const std::string& recipe_where = "",
+                 const std::string& teacher_where = "");
 
 // CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;

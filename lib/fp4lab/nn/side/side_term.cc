@@ -182,14 +182,14 @@ void TakeResidual(const OperandRecipe& recipe, bool bf16, const LinearOperandVal
   Expects(recipe.format && recipe.hadamard == 0, "TakeResidual: an operand that is quantized only");
   const View x = split->rest.x;
   const Dialect& d = *recipe.format;
-  const float decode = d.row_scaled ? 1.0f : OperandDecode(d, operand.amax);
+  const float decode = operand.row_decode.empty() ? OperandDecode(d, operand.amax) : 1.0f;
+  const std::size_t cols = turned ? x.rows : x.cols;
   split->side = Room(&split->side_memory, x.rows, split->hot.size());
   ForRows(x.rows, [&](std::size_t t) {
     for (std::size_t i = 0; i < split->hot.size(); ++i) {
       const std::size_t channel = split->hot[i];
       const std::size_t r = turned ? channel : t, c = turned ? t : channel;
-      const float factor = operand.row_decode.empty() ? decode : operand.row_decode[r];
-      const float decoded = ValueOf(operand, r, c) * factor;
+      const float decoded = ValueOf(operand, r, c) * operand.DecodeAt(r, c, cols, decode);
       split->side(t, i) = Rounded(bf16, x(t, channel) - decoded);
     }
   });

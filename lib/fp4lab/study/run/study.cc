@@ -16,6 +16,7 @@
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/start/named_model.h"
 #include "fp4lab/train/start/start.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab::study {
 namespace {
@@ -65,6 +66,12 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
     LeaveOtherPartsAside(*model, &merged);
     arm.model = ReadModelConfig(merged, o.Where("model"));
     CheckSharesText(arm.model, base.model, o.Where("model"));
+  }
+  arm.teacher = base.teacher;
+  if (const Json* teacher = o.Member("teacher")) {
+    JsonObject(*teacher, o.Where("teacher"));
+    const Json shared = base.teacher.Asked() ? ToJson(base.teacher) : Json::object();
+    arm.teacher = ReadTeacherConfig(Merged(shared, *teacher), o.Where("teacher"), arm.start);
   }
   const Json* recipe = o.Member("recipe");
   if (recipe == nullptr) throw Error(where, "needs the key \"recipe\"");
@@ -183,6 +190,9 @@ TrainConfig ReadBase(JsonObject& o) {
   base.device = ReadDevice(device, o.Where("device"));
   base.start = ReadStartKey(&o);
   base.model = ReadModelConfig(ModelWithStart(&o, base.start), o.Where("model"));
+  if (const Json* m = o.Member("teacher")) {
+    base.teacher = ReadTeacherConfig(*m, o.Where("teacher"), base.start);
+  }
   if (const Json* m = o.Member("optimizer")) {
     base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
   }
@@ -491,7 +501,8 @@ void CheckDevice(const Study& study, const std::string& where) {
     const std::string place = where + "#/arms/" + arm.name;
     const auto of = [&](bool own) { return own ? place : where; };
     CheckDevice(ConfigOf(study, arm, study.seeds[0]), of(arm.model != study.base.model),
-                of(!(arm.optimizer == study.base.optimizer)), place + "/recipe");
+                of(!(arm.optimizer == study.base.optimizer)), place + "/recipe",
+                of(arm.teacher != study.base.teacher));
   }
 }
 
@@ -512,7 +523,10 @@ void CheckStarts(const Study& study, const std::string& where) {
   const IeeeArithmetic ieee;
   for (const Arm& arm : study.arms) {
     const bool shared = arm.start == study.base.start && arm.model == study.base.model;
-    CheckStart(ConfigOf(study, arm, study.seeds[0]), shared ? where : where + "#/arms/" + arm.name);
+    const TrainConfig config = ConfigOf(study, arm, study.seeds[0]);
+    const std::string place = where + "#/arms/" + arm.name;
+    CheckStart(config, shared ? where : place);
+    CheckTeacher(config, arm.teacher == study.base.teacher ? where : place);
   }
 }
 
@@ -524,7 +538,8 @@ Study ReadStudy(const std::filesystem::path& path) {
 namespace {
 
 // The members that an arm must state because its study's base has them, while its own are left out
-// as defaults: `own` with their defaults. The reader erases "muon", "moe" and "mla" by itself.
+// as defaults: `own` with their defaults. The reader erases "muon", "moe", "mla" and "gla" by
+// itself.
 Json Stated(Json own, const Json& base, const Json& defaults) {
   for (const auto& [key, value] : defaults.items()) {
     if (base.contains(key) && !own.contains(key)) own[key] = value;
@@ -572,6 +587,9 @@ Json ToJson(const Study& study) {
     if (!study.rates.empty()) arms[name]["schedule"].erase("learning_rate");
     if (arm.nudge_ulps != 0) arms[name]["nudge_ulps"] = arm.nudge_ulps;
     if (arm.start != study.base.start) arms[name]["start"] = arm.start;
+    if (arm.teacher != study.base.teacher) {
+      arms[name]["teacher"] = arm.teacher.Asked() ? ToJson(arm.teacher) : Json{{"share", 0}};
+    }
     if (arm.model != study.base.model) {
       arms[name]["model"] = StatedModel(arm.model, study.base.model);
     }
@@ -597,6 +615,7 @@ Json ToJson(const Study& study) {
                {"analysis", ToJson(study.analysis)}};
   if (study.base.diagnostics.Asked()) json["diagnostics"] = ToJson(study.base.diagnostics);
   if (!study.base.start.empty()) json["start"] = study.base.start;
+  if (study.base.teacher.Asked()) json["teacher"] = ToJson(study.base.teacher);
   if (!study.rates.empty()) json["sweep"] = {{"learning_rate", study.rates}};
   return json;
 }
@@ -610,6 +629,7 @@ TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
   config.schedule = arm.schedule;
   config.nudge_ulps = arm.nudge_ulps;
   config.start = arm.start;
+  config.teacher = arm.teacher;
   config.seed = seed;
   config.tokens = study.budgets.back();
   return config;

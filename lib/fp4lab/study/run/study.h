@@ -27,6 +27,7 @@ struct Arm {
   // sweep.
   std::string swept = {};
   std::string start = {};  // of TrainConfig: the checkpoint with the first weights
+  TeacherConfig teacher = {};
 
   friend bool operator==(const Arm&, const Arm&) = default;
 };
@@ -78,7 +79,8 @@ Study ReadStudy(const std::filesystem::path& path);
 void CheckDevice(const Study& study, const std::string& where);
 
 // Throws Error, at the JSON pointer of the member within the file `where`, for an arm whose start
-// is no checkpoint or does not fit its model (CheckStart, train/start/start.h).
+// is no checkpoint or does not fit its model (CheckStart, train/start/start.h), or whose teacher
+// is none (CheckTeacher, train/start/teacher.h).
 void CheckStarts(const Study& study, const std::string& where);
 Study ParseStudy(std::string_view text, const std::string& where);
 

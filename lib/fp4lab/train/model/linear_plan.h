@@ -23,6 +23,8 @@ using TensorInspector = std::function<void(const std::string& name, MatrixView<c
 // Called with every operand that a linear quantizes, and the linear's name ("blocks.2.mlp.down").
 using LinearObserver = std::function<void(const std::string& linear, const ObservedOperand&)>;
 
+class Teacher;  // train/start/teacher.h
+
 // The options of one pass over a micro-batch.
 struct Pass {
   bool high_precision = false;  // Recipe::rest everywhere
@@ -33,6 +35,7 @@ struct Pass {
   bool records = false;     // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;
   const LinearObserver* observer = nullptr;
+  Teacher* teacher = nullptr;  // whose loss the backward pass adds; null: none. Of the CPU
 };
 
 // The number of floats in the amax histories of all operands of all linears, for delayed scaling; 0

@@ -9,6 +9,7 @@
 #include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab {
 namespace {
@@ -139,7 +140,8 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
   return {
       .weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
       .operands = OperandBytes(c, sizes),
-      .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + SideBytes(c, tokens)};
+      .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + SideBytes(c, tokens),
+      .teacher = TeacherBytes(c)};
 }
 
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {
@@ -157,7 +159,7 @@ void CheckMemory(const TrainConfig& config, const std::string& where, int runs, 
       runs > 1 ? std::to_string(runs) + " runs at a time need" : "a run needs";
   const std::string parts = "weights and moments " + Gibibytes(runs * need.weights) +
                             ", activations " + Gibibytes(runs * need.activations) + ", the rest " +
-                            Gibibytes(runs * (need.operands + state));
+                            Gibibytes(runs * (need.operands + need.teacher + state));
   throw Error(JsonObject(empty, where).Where(by_batch ? "batch" : "model"),
               count + " about " + Gibibytes(all) + " of memory (" + parts + "), and " + room.of +
                   " has " + Gibibytes(static_cast<double>(room.bytes)) + " left; " +

@@ -13,9 +13,11 @@ struct MemoryNeed {
   double weights = 0.0;      // parameters, gradients, states of the optimizer
   double operands = 0.0;     // weights as operands of GEMMs
   double activations = 0.0;  // of one micro-batch, and the tokens of a step
+  double teacher = 0.0;      // start/teacher.h
 
-  double Total() const { return weights + operands + activations; }
+  double Total() const { return weights + operands + activations + teacher; }
 };
+// Reads the header of a teacher's checkpoint; throws Error at "config" if there is none.
 MemoryNeed EstimateMemory(const TrainConfig& config);
 
 // Throws Error, at the member of `config` to make smaller, if `runs` such runs at a time need more

@@ -12,6 +12,7 @@
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/train/parts/parts.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab {
 namespace {
@@ -140,20 +141,27 @@ double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row
   return CrossEntropy(logits_, targets, row_loss);
 }
 
-double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets,
-                           float loss_scale, std::span<double> row_loss,
-                           std::span<float> gradients) {
+double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> tokens,
+                           std::span<const std::uint16_t> targets, float loss_scale,
+                           std::span<double> row_loss, std::span<float> gradients) {
   const std::size_t head = linears_.Plan().Head();
   const LossOptions options{config_.logit_soft_cap, config_.z_loss};
-  const LinearInput d_logits =
-      linears_.MakeRounded(pass, head, Linears::PieceRows(logits_), logits_,
-                           [&](std::size_t first, std::size_t rows, bool bf16) {
-                             const View piece = logits_.Block(first, 0, rows, logits_.cols);
-                             CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
-                                                  options, row_loss.subspan(first, rows), piece);
-                             Multiply(logit_multiplier_, piece);
-                             return bf16 ? RoundBf16(piece, piece) : 0.0f;
-                           });
+  const TeacherLoss teacher =
+      pass.teacher == nullptr ? TeacherLoss{} : pass.teacher->LossOf(tokens);
+  const LinearInput d_logits = linears_.MakeRounded(
+      pass, head, Linears::PieceRows(logits_), logits_,
+      [&](std::size_t first, std::size_t rows, bool bf16) {
+        const View piece = logits_.Block(first, 0, rows, logits_.cols);
+        TeacherLoss own = teacher;
+        if (pass.teacher != nullptr) {
+          own.logits = teacher.logits.Block(first, 0, rows, teacher.logits.cols);
+          own.row_kl = teacher.row_kl.subspan(first, rows);
+        }
+        CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale, options, own,
+                             row_loss.subspan(first, rows), piece);
+        Multiply(logit_multiplier_, piece);
+        return bf16 ? RoundBf16(piece, piece) : 0.0f;
+      });
   Inspect(pass, -1, "head.output.gradient", logits_);
   linears_.RunBackward(pass, head, d_logits, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
@@ -170,7 +178,7 @@ double Model::Backward(const Pass& pass, std::span<const std::uint16_t> tokens,
   const IeeeArithmetic ieee;
   Expects(tokens.size() == rows_ && targets.size() == rows_ && gradients.size() == layout_.total,
           "Model::Backward: the tokens of the last Forward, all gradients");
-  const double loss = BackwardHead(pass, targets, loss_scale, row_loss, gradients);
+  const double loss = BackwardHead(pass, tokens, targets, loss_scale, row_loss, gradients);
   for (std::size_t p = layout_.parts.size(); p-- > 0;) {
     const std::size_t part = layout_.parts[p].index;
     runners_[part]->Backward(UseOf(pass, p), activations_[p].x,

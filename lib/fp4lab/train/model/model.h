@@ -63,11 +63,15 @@ class Model {
   // that Backward needs.
   void Forward(const Pass& pass, std::span<const std::uint16_t> tokens);
 
+  // After Forward: the logits (R, V). Until Backward.
+  MatrixView<const float> Logits() const { return logits_; }
+
   // After Forward: row_loss (R) in nats. Returns the mean of row_loss.
   double Loss(std::span<const std::uint16_t> targets, std::span<double> row_loss);
 
   // After Forward, instead of Loss: adds loss_scale * d(sum of row losses)/d(parameters) to
-  // `gradients`. Returns the mean loss.
+  // `gradients`. Returns the mean loss. With pass.teacher the gradient is that of its loss, too
+  // (nn/loss.h); row_loss and the result are the cross-entropy.
   double Backward(const Pass& pass, std::span<const std::uint16_t> tokens,
                   std::span<const std::uint16_t> targets, float loss_scale,
                   std::span<double> row_loss, std::span<float> gradients);
@@ -84,7 +88,8 @@ class Model {
   void SetRows(std::size_t rows);
   View Take(std::size_t rows, std::size_t cols, std::size_t* used);
   PartUse UseOf(const Pass& pass, std::size_t placed);
-  double BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets, float loss_scale,
+  double BackwardHead(const Pass& pass, std::span<const std::uint16_t> tokens,
+                      std::span<const std::uint16_t> targets, float loss_scale,
                       std::span<double> row_loss, std::span<float> gradients);
 
   ModelConfig config_;

@@ -23,6 +23,7 @@ struct Multiples {
 
 void AddOperand(const OperandRecipe& operand, int* reduction, int* other) {
   if (operand.hadamard > 0) *reduction = std::lcm(*reduction, operand.hadamard);
+  if (operand.scale_window > 0) *reduction = std::lcm(*reduction, operand.scale_window);
   if (!operand.format || operand.format->block_cols == 0) return;
   *reduction = std::lcm(*reduction, operand.format->block_cols);
   *other = std::lcm(*other, operand.format->block_rows);

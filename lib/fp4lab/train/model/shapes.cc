@@ -139,7 +139,7 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
 }
 
 void CheckDevice(const TrainConfig& c, const std::string& where, const std::string& optimizer_where,
-                 const std::string& recipe_where) {
+                 const std::string& recipe_where, const std::string& teacher_where) {
   const IeeeArithmetic ieee;
   if (c.device != Device::kCuda) return;
   const Json empty = Json::object();
@@ -157,10 +157,17 @@ void CheckDevice(const TrainConfig& c, const std::string& where, const std::stri
   if (c.model.mup.base_d_model > 0) {
     throw Error(model + "/mup", "the GPU does not train under \"mup" + cpu);
   }
+  if (c.teacher.Asked()) {
+    throw Error(JsonObject(empty, teacher_where.empty() ? where : teacher_where).Where("teacher"),
+                "the GPU does not train with a \"teacher" + cpu);
+  }
+  const std::string recipe =
+      recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
   if (const std::optional<std::string> place = SideTermPlace(c.recipe)) {
-    const std::string recipe =
-        recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
     throw Error(recipe + *place, "the GPU does not multiply the \"side" + cpu);
+  }
+  if (const std::optional<std::string> place = ScaleWindowPlace(c.recipe)) {
+    throw Error(recipe + *place, "the GPU has no outer scale per \"scale_window" + cpu);
   }
 }
 

@@ -99,7 +99,7 @@ double VectorComparison::RelativeError() const {
 
 Observation Observe(const TrainConfig& config, const Recipe& recipe, const TrainingNumbers& numbers,
                     std::int64_t step, std::span<const std::uint16_t> inputs,
-                    std::span<const std::uint16_t> targets, WeightCodes* codes) {
+                    std::span<const std::uint16_t> targets, WeightCodes* codes, Teacher* teacher) {
   const IeeeArithmetic ieee;
   const auto sequence = static_cast<std::size_t>(config.model.sequence);
   Expects(!inputs.empty() && inputs.size() % sequence == 0 && targets.size() == inputs.size(),
@@ -110,6 +110,7 @@ Observation Observe(const TrainConfig& config, const Recipe& recipe, const Train
   std::vector<double> row_loss(inputs.size());
   const auto run = [&](Pass pass) {
     pass.random = {config.seed, static_cast<std::uint32_t>(step), 0};
+    pass.teacher = teacher;
     const float scale = numbers.loss_scale;
     PassResult result{0.0, FloatBuffer(numbers.parameters.size())};
     model.Forward(pass, inputs);

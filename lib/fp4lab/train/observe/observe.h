@@ -28,8 +28,10 @@ struct VectorComparison {
 
 // One forward and backward pass under `recipe` and one without quantization, over whole sequences
 // of the step that follows `step` steps. `codes` keeps the weights' codes for the next observation.
+// `teacher`: that of the run; null: none.
 Observation Observe(const TrainConfig& config, const Recipe& recipe, const TrainingNumbers& numbers,
                     std::int64_t step, std::span<const std::uint16_t> inputs,
-                    std::span<const std::uint16_t> targets, WeightCodes* codes);
+                    std::span<const std::uint16_t> targets, WeightCodes* codes,
+                    Teacher* teacher = nullptr);
 
 }  // namespace fp4lab

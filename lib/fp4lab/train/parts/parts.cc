@@ -8,11 +8,11 @@
 namespace fp4lab {
 
 // Each row stands in the file of its name.
-extern const Part kAttention, kMla, kMlp, kMoe;
+extern const Part kAttention, kGla, kMla, kMlp, kMoe;
 
 namespace {
 
-constexpr const Part* kParts[] = {&kAttention, &kMla, &kMlp, &kMoe};
+constexpr const Part* kParts[] = {&kAttention, &kGla, &kMla, &kMlp, &kMoe};
 
 }  // namespace
 

@@ -45,7 +45,7 @@ Json WithNamedModel(const Json& given, const std::string& where) {
 
 void LeaveOtherPartsAside(const Json& stated, Json* model) {
   const Json parts = model->value("parts", Json::array());
-  for (const char* part : {"moe", "mla"}) {
+  for (const char* part : {"moe", "mla", "gla"}) {
     const bool has = std::find(parts.begin(), parts.end(), part) != parts.end();
     if (!has && !stated.contains(part)) model->erase(part);
   }

@@ -7,6 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/start/start.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab::study {
 namespace {
@@ -56,7 +57,11 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                   {{"vocabulary", corpus.vocabulary},
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
+  for (const ValidationPart& text : corpus.texts) {
+    inputs["evaluation"]["texts"][text.name] = text.sha256;
+  }
   if (!config.start.empty()) inputs["start"] = HashOfCheckpoint(config.start, "start");
+  if (config.teacher.Asked()) inputs["teacher"] = TeacherIdentity(config, "teacher");
   if (config.data.order_seed) inputs["order_seed"] = *config.data.order_seed;
   if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
   if (config.diagnostics.Asked()) inputs["diagnostics"] = ToJson(config.diagnostics);

@@ -1,0 +1,136 @@
+#include "fp4lab/train/start/teacher.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/model.h"
+#include "fp4lab/train/start/checkpoint_model.h"
+#include "fp4lab/train/start/start.h"
+
+namespace fp4lab {
+namespace {
+
+std::string PlaceOfTeacher(const std::string& where) {
+  const Json empty = Json::object();
+  return JsonObject(empty, where).Where("teacher") + "/from";
+}
+
+// The teacher computes as what the run does not quantize.
+Recipe PlainRecipe(const Recipe& recipe) {
+  Recipe plain;
+  plain.linear = plain.rest = recipe.rest;
+  return plain;
+}
+
+std::size_t SequencesOf(const TrainConfig& config) {
+  const auto length = static_cast<std::size_t>(config.model.sequence);
+  const auto micro_batch = static_cast<std::size_t>(config.batch / config.micro_batches);
+  return std::clamp<std::size_t>(kTeacherTokens / length, 1, std::max<std::size_t>(micro_batch, 1));
+}
+
+ModelConfig ShapeIn(const Json& model, const TrainConfig& config, const std::string& place) {
+  const std::string file = CheckpointFile(config.teacher.from).string();
+  ModelConfig shape = ReadModelConfig(model, file + "#/configuration/model");
+  if (shape.vocabulary != config.model.vocabulary) {
+    throw Error(place, file + " has a vocabulary of " + std::to_string(shape.vocabulary) +
+                           ", and the run one of " + std::to_string(config.model.vocabulary) +
+                           "; a teacher reads the run's tokens");
+  }
+  shape.sequence = config.model.sequence;
+  return shape;
+}
+
+}  // namespace
+
+ModelConfig TeacherModel(const TrainConfig& config, const std::string& where) {
+  const IeeeArithmetic ieee;
+  const std::string place = PlaceOfTeacher(where);
+  return ShapeIn(ModelOfCheckpoint(config.teacher.from, place), config, place);
+}
+
+void CheckTeacher(const TrainConfig& config, const std::string& where) {
+  const IeeeArithmetic ieee;
+  if (config.teacher.Asked()) TeacherModel(config, where);
+}
+
+Json TeacherIdentity(const TrainConfig& config, const std::string& where) {
+  const IeeeArithmetic ieee;
+  Json identity = ToJson(config.teacher);
+  identity.erase("from");
+  identity["sha256"] = HashOfCheckpoint(config.teacher.from, PlaceOfTeacher(where));
+  return identity;
+}
+
+double TeacherBytes(const TrainConfig& config) {
+  const IeeeArithmetic ieee;
+  if (!config.teacher.Asked()) return 0.0;
+  TrainConfig teacher;
+  teacher.model = TeacherModel(config, "config");
+  teacher.recipe = PlainRecipe(config.recipe);
+  teacher.batch = static_cast<int>(SequencesOf(config));
+  const MemoryNeed need = EstimateMemory(teacher);
+  const double tokens = static_cast<double>(TokensPerStep(config)) / config.micro_batches;
+  return 4.0 * static_cast<double>(ParameterCount(teacher.model)) + need.operands +
+         need.activations + tokens * (4.0 * config.model.vocabulary + 8.0);
+}
+
+Teacher::Teacher(const TrainConfig& config, const std::string& where)
+    : config_(config.teacher), sequences_(SequencesOf(config)) {
+  const IeeeArithmetic ieee;
+  const std::string place = PlaceOfTeacher(where);
+  const FileContent content = OpenCheckpoint(config_.from, place);
+  const std::string file = CheckpointFile(config_.from).string();
+  Checkpoint checkpoint = ReadCheckpoint(content.bytes(), file);
+  shape_ = ShapeIn(ModelIn(checkpoint.header, place, config_.from), config, place);
+  const std::size_t total = MakeLayout(shape_).total;
+  if (checkpoint.payload.size() < total) {
+    throw Error(place, file + " does not hold its model's numbers");
+  }
+  checkpoint.payload.resize(total);
+  checkpoint.payload.shrink_to_fit();  // without the states of the optimizer
+  parameters_ = std::move(checkpoint.payload);
+  model_ = std::make_unique<Model>(shape_, PlainRecipe(config.recipe), parameters_, sequences_);
+}
+Teacher::~Teacher() = default;
+
+void Teacher::Count() {
+  sum_ = std::accumulate(row_kl_.begin(), row_kl_.end(), sum_);
+  rows_ += row_kl_.size();
+  row_kl_.clear();
+}
+
+TeacherLoss Teacher::LossOf(std::span<const std::uint16_t> tokens) {
+  const IeeeArithmetic ieee;
+  const auto length = static_cast<std::size_t>(shape_.sequence);
+  Expects(!tokens.empty() && tokens.size() % length == 0, "Teacher: whole sequences");
+  Count();
+  row_kl_.resize(tokens.size());
+  const auto vocabulary = static_cast<std::size_t>(shape_.vocabulary);
+  Reserve(&logits_, tokens.size() * vocabulary);
+  const MatrixView<float> logits(logits_.data(), tokens.size(), vocabulary);
+  Pass pass;
+  pass.high_precision = true;
+  for (std::size_t first = 0; first < tokens.size(); first += sequences_ * length) {
+    const std::size_t rows = std::min(sequences_ * length, tokens.size() - first);
+    model_->Forward(pass, tokens.subspan(first, rows));
+    const MatrixView<const float> made = model_->Logits();
+    std::copy_n(made.data, made.size(), &logits(first, 0));
+  }
+  return {logits, config_.temperature, config_.share, row_kl_};
+}
+
+double Teacher::TakeDivergence() {
+  const IeeeArithmetic ieee;
+  Count();
+  const double mean = rows_ == 0 ? 0.0 : sum_ / static_cast<double>(rows_);
+  sum_ = 0.0;
+  rows_ = 0;
+  return mean;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,67 @@
+// The teacher of knowledge distillation (nn/loss.h): a checkpoint's model without quantization,
+// whose logits a run is pulled to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/memory/aligned.h"
+#include "fp4lab/nn/loss.h"
+#include "fp4lab/train/config.h"
+
+namespace fp4lab {
+
+class Model;
+
+// The tokens that a teacher computes at a time, in whole sequences, so that its activations stay
+// small.
+inline constexpr std::size_t kTeacherTokens = 1024;
+
+// The teacher's model, reading sequences as long as the run's. Throws Error, at the JSON pointer of
+// "teacher" in the object at `where`, if there is no such checkpoint, or if its vocabulary is not
+// the run's.
+ModelConfig TeacherModel(const TrainConfig& config, const std::string& where);
+
+// Throws Error as TeacherModel does; does nothing without a teacher.
+void CheckTeacher(const TrainConfig& config, const std::string& where);
+
+// What identifies the teacher in checkpoints and keys of runs: {"sha256", "temperature", "share"}.
+Json TeacherIdentity(const TrainConfig& config, const std::string& where);
+
+// Bytes that a run's teacher needs on the CPU: weights, activations of kTeacherTokens, and the
+// logits of a micro-batch.
+double TeacherBytes(const TrainConfig& config);
+
+class Teacher {
+ public:
+  // Throws Error as TeacherModel does, and for a damaged file.
+  Teacher(const TrainConfig& config, const std::string& where);
+  ~Teacher();
+
+  // The loss of whole sequences of tokens, with the teacher's logits of them and room for row_kl.
+  // Linears compute as the run's Recipe::rest. Valid until the next call.
+  TeacherLoss LossOf(std::span<const std::uint16_t> tokens);
+
+  // The mean of row_kl, in nats per token, over all rows since the last call; 0 without any. The
+  // rows of the last LossOf must have their row_kl.
+  double TakeDivergence();
+
+ private:
+  void Count();
+
+  TeacherConfig config_;
+  ModelConfig shape_;
+  std::vector<float> parameters_;
+  std::size_t sequences_;  // at a time
+  std::unique_ptr<Model> model_;
+  FloatBuffer logits_;
+  std::vector<double> row_kl_;  // of the last LossOf
+  double sum_ = 0.0;            // of the rows before
+  std::size_t rows_ = 0;
+};
+
+}  // namespace fp4lab

@@ -1,0 +1,198 @@
+// Windows of outer scales in recipes: their key, what runs under them do, and what knows them
+// beside the run.
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd/simd.h"
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/recipe/recipe.h"
+#include "fp4lab/recipe/recipe_inheritance.h"
+#include "fp4lab/recipe/recipe_json.h"
+#include "fp4lab/train/config.h"
+#include "fp4lab/train/trainer.h"
+#include "tests/support/catch.h"
+#include "tests/support/error_of.h"
+
+namespace fp4lab {
+namespace {
+
+Recipe Read(const Json& json) { return ReadRecipe(json, "f#/r"); }
+
+// te_nvfp4 with windows of inputs and, unless 0, of gradients.
+Json With(int inputs, int gradients = 0) {
+  Json json = {{"base", "te_nvfp4"}};
+  json["fprop"]["input"]["scale_window"] = json["wgrad"]["input"]["scale_window"] = inputs;
+  if (gradients == 0) return json;
+  json["dgrad"]["grad"]["scale_window"] = json["wgrad"]["grad"]["scale_window"] = gradients;
+  return json;
+}
+
+TEST_CASE("Windows read, are written where there is one, and read back", "[train]") {
+  for (const Json& json : {With(64), With(128, 64), Json("tetrajet_v2_1x128")}) {
+    CAPTURE(json.dump());
+    const Recipe recipe = Read(json);
+    CHECK(recipe.linear.fprop.a.scale_window > 0);
+    CHECK(Read(ToJson(recipe)) == recipe);
+  }
+  CHECK(ToJson(Read("te_nvfp4")).dump().find("scale_window") == std::string::npos);
+  const Json json = ToJson(Read(With(64)));
+  CHECK(json["wgrad"]["input"]["scale_window"] == 64);
+  CHECK(OperandText(json["wgrad"]["input"]) == "nvfp4.te, H16, an outer scale per 1x64");
+  Json again = json;
+  again["fprop"]["input"]["scale_window"] = 0;
+  CHECK(Read(again).linear.fprop.a.scale_window == 0);
+  Json own = {{"base", "tetrajet_v2_1x128"}};
+  own["fprop"]["input"]["format"] = "nvfp4.te.4over6.mse.256";
+  const std::vector<std::string> lines = InheritedParts(own, "r");
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] ==
+        "r/fprop/input: keeps its outer scale per 1x128 of tetrajet_v2_1x128; to choose, state "
+        "\"scale_window\"");
+}
+
+TEST_CASE("Windows that cannot be are refused at their pointer", "[train]") {
+  const auto error = [](const Json& operand, const char* gemm = "fprop", const char* of = "input") {
+    Json json = {{"base", "te_nvfp4"}};
+    json[gemm][of] = operand;
+    if (!json[gemm][of].contains("scale_window")) json[gemm][of]["scale_window"] = 64;
+    return ErrorOf([&] { Read(json); });
+  };
+  const std::string at = "f#/r/fprop/input/scale_window";
+  CHECK(error({{"scale_window", 32}}) == at + ": must be 0, 64 or 128");
+  CHECK(error({{"format", "none"}}) ==
+        at + ": is for formats with a tensor scale, which a window has instead; write "
+             "\"scale_window\": 0");
+  CHECK(error({{"format", "mxfp4.even"}}).starts_with(at + ": is for formats with a tensor scale"));
+  CHECK(error({{"format", "nvfp4.te.row-scaled"}})
+            .starts_with(at + ": contradicts the format's scale of each row"));
+  CHECK(error(Json::object(), "fprop", "weight") ==
+        "f#/r/fprop/weight/scale_window: a window lies in one row; give the format blocks of one "
+        "row, as \"block\": [1, 16]");
+  CHECK(error({{"format", "fp8_e4m3"}}).starts_with(at + ": a window lies in one row"));
+  CHECK(error({{"format", {{"like", "nvfp4.te"}, {"element", "e4m3"}, {"block", {1, 128}}}}}) ==
+        at + ": 64 is not a multiple of the format's block of 128");
+  CHECK(error({{"format", {{"like", "nvfp4.te"}, {"unbias", "ms_eden"}}}})
+            .starts_with(at + ": \"unbias\" corrects blocks"));
+  CHECK(error({{"random", "transformer_engine"}, {"random_bits", 8}}, "dgrad", "grad")
+            .starts_with("f#/r/dgrad/grad/scale_window: the generator of \"random\" counts rows"));
+  CHECK(error({{"delayed_scaling", Json::object()}})
+            .starts_with("f#/r/fprop/input/delayed_scaling: is for formats with one scale"));
+  Json json = With(64);
+  json["accumulation"]["fprop"] = "exact";
+  CHECK(ErrorOf([&] { Read(json); }).starts_with(at + ": windows add in an order of their own"));
+}
+
+TrainConfig Tiny(const Json& recipe, Json model = Json::object()) {
+  Json json = {
+      {"model", {{"layers", 2}, {"d_model", 128}, {"heads", 2}, {"ffn", 128}, {"sequence", 64}}},
+      {"schedule", {{"learning_rate", 5e-3}, {"warmup_steps", 3}}},
+      {"data", {{"source", "synthetic"}, {"synthetic_bytes", 20000}}},
+      {"recipe", recipe},
+      {"batch", 4},
+      {"micro_batches", 2},
+      {"evaluation", {{"tokens", 64}}},
+      {"tokens", 256 * 12}};
+  json["model"].update(model);
+  return ReadTrainConfig(json, "run.json");
+}
+
+const Corpus& Text() {
+  static const Corpus corpus = LoadCorpus(Tiny("bf16").data);
+  return corpus;
+}
+
+void Train(Trainer* trainer, std::int64_t steps) {
+  while (trainer->Steps() < steps) REQUIRE_FALSE(trainer->Step(5e-3).non_finite.has_value());
+}
+
+std::vector<std::byte> StateAfter(const TrainConfig& config, std::int64_t steps) {
+  Trainer trainer(config, Text());
+  Train(&trainer, steps);
+  return trainer.SaveState();
+}
+
+TEST_CASE("A run with windows has the same bytes for any threads and target, and resumes",
+          "[train]") {
+  const int threads = Threads();
+  std::set<std::vector<std::byte>> different;
+  for (const Json& recipe : {With(64), With(128), With(64, 128), Json("tetrajet_v2_1x128")}) {
+    CAPTURE(recipe.dump());
+    const TrainConfig config = Tiny(recipe);
+    SetThreads(1);
+    const std::vector<std::byte> whole = StateAfter(config, 5);
+    CHECK(different.insert(whole).second);
+    SetThreads(3);
+    CHECK((StateAfter(config, 5) == whole));
+    PinSimdTarget(SimdTargets().at(1));
+    CHECK((StateAfter(config, 5) == whole));
+    PinSimdTarget("best");
+    const std::vector<std::byte> part = StateAfter(config, 3);
+    Trainer other(config, Text());
+    Train(&other, 1);
+    CHECK(std::isfinite(other.Evaluate(EvaluationPrecision::kTraining).loss));
+    other.LoadState(part, "part");
+    for (const TensorStatistics& t : other.Diagnose()) CHECK(std::isfinite(t.values["kurtosis"]));
+    Train(&other, 5);
+    CHECK((other.SaveState() == whole));
+  }
+  SetThreads(threads);
+}
+
+TEST_CASE("Experts, some without a token, train with windows", "[train]") {
+  const Json model = {{"parts", {"attention", "moe"}},
+                      {"moe", {{"experts", 8}, {"top_k", 1}, {"pad_tokens", 64}}}};
+  Trainer trainer(Tiny(With(64, 64), model), Text());
+  const double first = trainer.Step(5e-3).loss;
+  Train(&trainer, 11);
+  CHECK(trainer.Step(5e-3).loss < first);
+  CHECK(ErrorOf([] {
+          Tiny(With(64, 64), {{"parts", {"attention", "moe"}}, {"moe", {{"pad_tokens", 32}}}});
+        }) ==
+        "run.json#/model/moe/pad_tokens: pad_tokens 32 is not a multiple of the recipe's "
+        "block of 64");
+}
+
+TEST_CASE("A model whose widths are no multiples of a window is refused", "[train]") {
+  CHECK(ErrorOf([] {
+          Tiny(With(64), {{"d_model", 96}});
+        }) == "run.json#/model/d_model: d_model 96 is not a multiple of the recipe's block of 64");
+  CHECK(ErrorOf([] {
+          Tiny(With(128), {{"sequence", 32}});
+        }) ==
+        "run.json#/batch: tokens in a micro-batch: 64 is not a multiple of the recipe's block of "
+        "128");
+}
+
+TEST_CASE("A device without windows refuses them at their key", "[train]") {
+  const auto error = [](const Json& recipe, const std::string& place = "") {
+    TrainConfig config = Tiny("bf16");
+    config.recipe = Read(recipe);
+    config.device = Device::kCuda;
+    return ErrorOf([&] { CheckDevice(config, "run.json", "run.json", place); });
+  };
+  const std::string end =
+      ": the GPU has no outer scale per \"scale_window\"; the CPU does (\"device\": \"cpu\" or "
+      "--device cpu)";
+  CHECK(error(With(64)) == "run.json#/recipe/fprop/input/scale_window" + end);
+  CHECK(error(With(64), "s.json#/arms/a/recipe") ==
+        "s.json#/arms/a/recipe/fprop/input/scale_window" + end);
+  CHECK(error("tetrajet_v2_1x128") == "run.json#/recipe" + end);
+  CHECK(error({{"base", "te_nvfp4"}, {"then", {{"at", 0.5}, {"recipe", With(64)}}}}) ==
+        "run.json#/recipe/then/recipe/fprop/input/scale_window" + end);
+  CHECK(error("te_nvfp4") == "no error");
+}
+
+TEST_CASE("What-if takes the window away with the operand's quantization", "[train]") {
+  const Recipe recipe = Read(With(64, 128));
+  CHECK(WithQuantized(recipe, 63) == recipe);
+  CHECK(WithQuantized(recipe, 0).linear == recipe.rest);
+  const Recipe input = WithQuantized(recipe, 1u << kFpropInput);
+  CHECK(input.linear.fprop.a == recipe.linear.fprop.a);
+  CHECK(input.linear.wgrad.b.scale_window == 0);
+}
+
+}  // namespace
+}  // namespace fp4lab
