@@ -1,4 +1,4 @@
-"""The notebooks as pages, with the outputs that they hold: {page of the site: text}, and {file of the site: bytes} of
+"""The notebooks as pages, with the outputs that they hold, if any: {page of the site: text}, and {file of the site: bytes} of
 their figures. tests/python/test_notebooks.py writes the outputs."""
 
 import base64
@@ -30,7 +30,8 @@ def page(path):
             figures[PLACE + name] = base64.b64decode(output["data"]["image/png"])
             parts.append(f"![A figure of the cell above]({name})")
     head, _, rest = "\n\n".join(parts).partition("\n")
-    note = f"This page is [notebooks/{path.name}](../files/notebooks/{path.name}) with its outputs."
+    outputs = " with its outputs" if "```text" in rest else ""
+    note = f"This page is [notebooks/{path.name}](../files/notebooks/{path.name}){outputs}."
     return f"{head}\n\n{note}\n{rest}\n", figures
 
 

@@ -155,6 +155,29 @@ TEST_CASE("--resume takes the configuration of the folder, with which options mu
   CheckOneLine(again({"--steps", "11"}), differs + "tokens: 352 here, 320 there");
 }
 
+TEST_CASE("--recipe takes a name, a JSON file or JSON, and a folder of that name is none",
+          "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny);
+  const std::string text = R"({"base": "te_nvfp4", "disable_rht": true})";
+  const std::string file = train.File("mine.json", text);
+  const auto recipe = [&](const std::string& given, const std::string& out) {
+    const Answer answer =
+        train.Run({"--config", config, "--recipe", given, "--out-dir", train.Path(out)});
+    INFO(answer.text);
+    REQUIRE(answer.code == 0);
+    return ReadJsonFile(train.Path(out) + "/config.json").at("recipe");
+  };
+  const Json from_file = recipe(file, "a");
+  CHECK(from_file == recipe(text, "b"));
+  CHECK(from_file != recipe("te_nvfp4", "te_nvfp4"));
+  CHECK(from_file.at("wgrad") == recipe("te_nvfp4_no_rht", "te_nvfp4_no_rht").at("wgrad"));
+  CHECK(train.Run({"--recipe", file, "--resume", "--out-dir", train.Path("a")}).code == 0);
+  CheckOneLine(train.Run({"--config", config, "--recipe", train.Path("mind.json"), "--out-dir",
+                          train.Path("c")}),
+               "mind.json: is not there; did you mean \"mine.json\"?");
+}
+
 TEST_CASE("Evaluation tokens that the text lacks are said", "[e2e]") {
   TrainCommand train;
   const Answer answer = train.Run({"--config", train.File("run.json", kTiny), "--set",

@@ -1,4 +1,4 @@
-"""The notebooks run, and print what they hold as outputs: pages of the site show these.
+"""The notebooks run, and those that hold outputs print them again: pages of the site show these.
 
 With FP4LAB_APPROVE=1 the outputs are written into the notebooks, figures included. Figures are not compared, as
 other versions of matplotlib draw other pixels; their number is.
@@ -56,6 +56,8 @@ def test_outputs(name, monkeypatch):
         for number, (cell, outputs) in enumerate(zip(cells, now), 1):
             cell["outputs"], cell["execution_count"] = outputs, number
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+    if not any(cell["outputs"] for cell in cells):
+        return  # its outputs were never approved: the site shows its cells alone
     for cell, outputs in zip(cells, now):
         stored = cell["outputs"]
         assert [text_of(o) for o in outputs] == [text_of(o) for o in stored], "".join(cell["source"])[:200]
