@@ -14,8 +14,12 @@ target_link_options(fp4lab_private INTERFACE
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined>)
 # fp4lab_cold(TARGET): options for code that runs seldom and takes long to compile (JSON, command lines, reports).
 # The results are the same: no option here changes arithmetic. More memory for GCC's own garbage collector saves a
-# tenth of the time.
+# tenth of the time. FP4LAB_UNITY joins twice as many of its files: another quarter.
 function(fp4lab_cold target)
+  if(FP4LAB_UNITY)
+    math(EXPR files "2 * ${FP4LAB_UNITY_FILES}")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${files})
+  endif()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
     $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-finline-small-functions;--param=ggc-min-expand=300>)
 endfunction()

@@ -1,5 +1,6 @@
 """Hooks of MkDocs: the site has the pages that stand in rooms of the repository, the reference that generate.py makes
-from the program, and the figures and files that pages link to."""
+from the program, and the figures and files that pages link to. A page of the reference also stands in docs/, where it
+names the command that prints it; the site has the whole text in its place."""
 
 import os
 import pathlib
@@ -13,6 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 import generate  # noqa: E402
+import notebooks  # noqa: E402
 
 ROOMS = {  # page of the site: page of the repository
     "index.md": "README.md",
@@ -47,6 +49,7 @@ ROOMS = {  # page of the site: page of the repository
     "history/benchmarks.md": "tests/bench/README.md",
     "history/token-gap.md": "studies/token-gap/README.md",
 }
+made = {}  # page of the site: the text that it has there, in place of the page of the repository
 FENCE = re.compile(r"^```.*?^```[^\n]*$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
@@ -135,11 +138,18 @@ def on_files(files, config):
         )
     for src_uri, room in ROOMS.items():
         files.append(File.generated(config, src_uri, content=(ROOT / room).read_text()))
-    for src_uri, text in generate.pages().items():
-        files.append(File.generated(config, src_uri, content=text))
+    made.update(generate.pages())
+    for src_uri, text in made.items():
+        title = (HERE / src_uri).read_text().partition("\n")[0]
+        if title != text.partition("\n")[0]:
+            raise PluginError(f"docs/{src_uri} is called {title!r}, and the page of the site is not")
+    texts, figures = notebooks.pages()
+    made.update(texts)
+    for place, content in (texts | figures).items():
+        files.append(File.generated(config, place, content=content))
     linked = {}
     for file in files.documentation_pages():
-        if file.src_uri not in generate.GENERATED:
+        if file.src_uri not in made:
             linked |= linked_files(file.src_uri)
     for place, target in linked.items():
         if files.get_file_from_path(place) is None:
@@ -157,6 +167,6 @@ def repository_pages():
 
 def on_page_markdown(markdown, page, **_):
     src_uri = page.file.src_uri
-    if src_uri in generate.GENERATED:
-        return markdown
+    if src_uri in made:
+        return made[src_uri]
     return outside_fences(lambda text: relinked(src_uri, as_mkdocs_reads(text)), markdown)

@@ -120,6 +120,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
+  fp4lab::tools::AddDraw(app, &exit_code);
   fp4lab::tools::AddEvaluate(app, &exit_code);
   fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddExport(app, &exit_code);

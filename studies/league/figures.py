@@ -42,7 +42,7 @@ def gap_axes(axes, names, size, note):
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.axvline(0, color="0.6", linewidth=0.8)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats per byte: " + note, fontsize=8.5)
+    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats per byte\n" + note, fontsize=8.5)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -24,8 +24,8 @@ import surface_tables
 from study_tables import HERE, Study
 
 DOCS = HERE.parent.parent / "docs"
-PAGES = [HERE.parent.parent / "README.md", DOCS / "findings/index.md", DOCS / "findings/summary.md",
-         DOCS / "trust/index.md", HERE / "README.md", HERE.parent / "atlas/README.md",
+PAGES = [HERE.parent.parent / "README.md", *sorted((DOCS / "findings").glob("*.md")),
+         DOCS / "trust/index.md", DOCS / "develop/performance.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
          HERE.parent / "architectures/README.md", HERE.parent / "outliers/README.md", HERE / "league/README.md"]
 MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables

@@ -119,6 +119,16 @@ TEST_CASE("Scales that a cast without a clamp makes NaN", "[e2e][files]") {
   CheckFaults({
       {"under half of the amax", unclamped(0.04f, true), 1, {"nan-scales (1)", kCause}},
       {"a few blocks", unclamped(0.06f, true), 1, {"nan-scales (1)", kCause}},
+      {"what explain says of it",
+       [&](Files& f) {
+         unclamped(0.04f, true)(f);
+         return std::vector<std::string>{"explain", "--dialect", "nvfp4.modelopt", "--input",
+                                         "x.npy",   "--stored",  "w.safetensors"};
+       },
+       1,
+       {"stores NaN for a scale beyond 448, a cast without a clamp, and scales elements by 448",
+        "amax-stale", "scale-overflow-stored-nan"},
+       {"Cause: not found"}},
       {"a NaN that no overflow explains", unclamped(0.06f, false), 1, {"nan-scales (1)"}, {kCause}},
   });
 }

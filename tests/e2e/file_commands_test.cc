@@ -181,6 +181,10 @@ TEST_CASE("The four file commands refuse bad files and options in one line", "[e
   WriteFileAtomically(w.Path("bad.gguf"), std::string_view("GGUF"));
   CHECK_THAT(w.Fails({"quantize", "none.npy", "--out", "o.npz"}),
              ContainsSubstring("none.npy: cannot be read"));
+  CHECK_THAT(w.Fails({"quantize", "x.npz", "--out", "o.npz"}), ContainsSubstring("\"x.npy\"?"));
+  CHECK_THAT(w.Fails({"inspect", "qq.npz"}), ContainsSubstring("did you mean \"q.npz\""));
+  CHECK_THAT(w.Fails({"verify", "--stream", "qq.npz"}),
+             ContainsSubstring("did you mean \"q.npz\""));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--out", "o.bin"}),
              ContainsSubstring("cannot be used with the naming convention fp4lab"));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--dialect", "nvfp5", "--out", "o.npz"}),

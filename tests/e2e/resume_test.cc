@@ -14,7 +14,12 @@ namespace {
 constexpr int kSteps = 240;
 
 std::vector<std::string> Arguments(const std::string& out_dir) {
+  // A text beside the validation part.
+  const std::filesystem::path text = std::filesystem::path(out_dir).parent_path() / "more.txt";
+  WriteFileAtomically(text, std::string(700, 'a') + std::string(300, 'b'));
   return {"train",
+          "--set",
+          "evaluation.texts.more.text=" + text.string(),
           "--data",
           "synthetic",
           "--recipe",
@@ -71,8 +76,9 @@ std::vector<Json> Lines(const std::filesystem::path& path) {
   std::size_t begin = 0;
   for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n', begin)) {
     Json line = ParseJson(text.substr(begin, end - begin), path.string());
-    line.erase("perf/step_time_seconds");
-    line.erase("perf/per_device_tokens_per_sec");
+    for (auto member = line.begin(); member != line.end();) {
+      member = member.key().starts_with("perf/") ? line.erase(member) : std::next(member);
+    }
     lines.push_back(std::move(line));
     begin = end + 1;
   }
@@ -105,6 +111,13 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
   Child uninterrupted(Arguments(whole.string()), folder / "whole.txt");
   REQUIRE(uninterrupted.Wait() == 0);
   CHECK(Lines(whole / "metrics.jsonl").size() == kSteps + kSteps / 60);
+  const Json last_line = Lines(whole / "metrics.jsonl").back();
+  for (const char* name : {"avg_loss", "avg_perplexity", "high_precision_avg_loss"}) {
+    CAPTURE(name);
+    CHECK(last_line.at("eval/" + std::string(name)) !=
+          last_line.at("eval/more/" + std::string(name)));
+  }
+  CHECK(uninterrupted.Output().find("\n  more ") != std::string::npos);
   CHECK(Lines(whole / "diagnostics.jsonl").size() == 4 * 4 * 5);
   CHECK(Lines(whole / "observations.jsonl").size() == 1 + kSteps / 40);
 

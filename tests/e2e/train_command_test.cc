@@ -155,6 +155,29 @@ TEST_CASE("--resume takes the configuration of the folder, with which options mu
   CheckOneLine(again({"--steps", "11"}), differs + "tokens: 352 here, 320 there");
 }
 
+TEST_CASE("--recipe takes a name, a JSON file or JSON, and a folder of that name is none",
+          "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny);
+  const std::string text = R"({"base": "te_nvfp4", "disable_rht": true})";
+  const std::string file = train.File("mine.json", text);
+  const auto recipe = [&](const std::string& given, const std::string& out) {
+    const Answer answer =
+        train.Run({"--config", config, "--recipe", given, "--out-dir", train.Path(out)});
+    INFO(answer.text);
+    REQUIRE(answer.code == 0);
+    return ReadJsonFile(train.Path(out) + "/config.json").at("recipe");
+  };
+  const Json from_file = recipe(file, "a");
+  CHECK(from_file == recipe(text, "b"));
+  CHECK(from_file != recipe("te_nvfp4", "te_nvfp4"));
+  CHECK(from_file.at("wgrad") == recipe("te_nvfp4_no_rht", "te_nvfp4_no_rht").at("wgrad"));
+  CHECK(train.Run({"--recipe", file, "--resume", "--out-dir", train.Path("a")}).code == 0);
+  CheckOneLine(train.Run({"--config", config, "--recipe", train.Path("mind.json"), "--out-dir",
+                          train.Path("c")}),
+               "mind.json: is not there; did you mean \"mine.json\"?");
+}
+
 TEST_CASE("Evaluation tokens that the text lacks are said", "[e2e]") {
   TrainCommand train;
   const Answer answer = train.Run({"--config", train.File("run.json", kTiny), "--set",
@@ -310,10 +333,30 @@ TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept
   const Json first = ParseJson(metrics.substr(0, metrics.find('\n')), "first line");
   for (const char* key :
        {"step", "learning/loss", "learning/grad_norm", "learning/current_learning_rate",
-        "perf/step_time_seconds", "perf/per_device_tokens_per_sec"}) {
+        "perf/step_time_seconds", "perf/per_device_tokens", "perf/per_device_tokens_per_sec",
+        "perf/per_device_tflops", "perf/per_device_tflops_per_sec", "perf/peak_memory_bytes"}) {
     CAPTURE(key);
     CHECK(first.contains(key));
   }
+  const double seconds = first["perf/step_time_seconds"];
+  CHECK(first["perf/per_device_tokens"] == 32.0);
+  CHECK(double{first["perf/per_device_tokens_per_sec"]} == Catch::Approx(32 / seconds));
+  // Matrices 32 x (96 + 32 + 2 * 32) and a head of 256, six FLOP each per token; 2 * 32 columns of
+  // attention, six FLOP per query and key.
+  const double flops = 6.0 * 32 * (32.0 * (96 + 32 + 64 + 256)) + 6.0 * 64 * 32 * 32 / 2;
+  CHECK(double{first["perf/per_device_tflops"]} == Catch::Approx(1e-12 * flops));
+  CHECK(double{first["perf/per_device_tflops_per_sec"]} == Catch::Approx(1e-12 * flops / seconds));
+  CHECK(first["perf/peak_memory_bytes"] > 1'000'000);
+  double shares = 0.0;
+  for (const char* part :
+       {"gemm", "attention", "quantization", "optimizer", "communication", "other"}) {
+    CAPTURE(part);
+    const double share = first.at("perf/share/" + std::string(part));
+    CHECK(share >= 0.0);
+    CHECK((share > 0.0) == (std::string(part) != "communication"));
+    shares += share;
+  }
+  CHECK(shares == Catch::Approx(1.0));
   const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
   const Json evaluation = ParseJson(metrics.substr(last), "last line");
   for (const char* key : {"eval/avg_loss", "eval/avg_perplexity", "eval/high_precision_avg_loss"}) {

@@ -42,6 +42,19 @@ TEST_CASE("AITER's scales: rows by 32 as 2x16, columns by 8 as 2x4", "[exchange]
         "s.npy: has 3300 bytes; a grid of 300x11 in the order aiter takes 8192");
 }
 
+TEST_CASE("DeepGEMM's scales: four blocks in a word, words column by column", "[exchange]") {
+  constexpr std::size_t kRows = 6, kCols = 9, kPaddedRows = 8;
+  const Bytes grid = Counted(kRows * kCols);
+  Bytes packed(kPaddedRows * 12, 0);
+  for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t c = 0; c < kCols; ++c) {
+      packed[(c / 4 * kPaddedRows + r) * 4 + c % 4] = grid[r * kCols + c];
+    }
+  }
+  const ByteOrder& order = *FindByteOrder(ScaleByteOrders(), "deepgemm");
+  CHECK(FromByteOrder(packed, order, kRows, kCols, "s") == grid);
+}
+
 TEST_CASE("Scales of a cache's V: four tokens in turn", "[exchange]") {
   constexpr std::size_t kTokens = 24, kScales = 8;
   const Bytes grid = Counted(kTokens * kScales);

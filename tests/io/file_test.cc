@@ -103,6 +103,25 @@ TEST_CASE("Writing to a link replaces the file that it points to and keeps the l
   CHECK(Entries(folder / "far") == 2);
 }
 
+TEST_CASE("A file that is not there is named with the files whose names are near", "[io][file]") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& name) {
+    return ErrorOf([&] { ReadFile(folder / name); });
+  };
+  CHECK_THAT(read("scales.npy"), EndsWith(std::strerror(ENOENT)));  // an empty folder has no names
+  for (const char* name : {"scales.npz", "codes.npy", "readme"}) {
+    WriteFileAtomically(folder / name, std::string_view("x"));
+  }
+  CHECK_THAT(read("scales.npy"), EndsWith("; did you mean \"scales.npz\"?"));
+  CHECK_THAT(read("coeds.npy"), EndsWith("; did you mean \"codes.npy\"?"));
+  CHECK_THAT(read("weights"), EndsWith(std::strerror(ENOENT)));
+  CHECK_THAT(read("none/codes.npy"), EndsWith(std::strerror(ENOENT)));
+  fs::create_symlink("far/away", folder / "linked");
+  CHECK_THAT(read("linked"), EndsWith(std::strerror(ENOENT)));
+  WriteFileAtomically(folder / "a\nb.bin", std::string_view("x"));
+  CHECK_THAT(read("ab.bin"), EndsWith("; did you mean \"a\\nb.bin\"?"));
+}
+
 TEST_CASE("A link that points to itself is refused with the system's reason", "[io][file]") {
   const TemporaryFolder folder;
   fs::create_symlink("loop", folder / "loop");

@@ -365,6 +365,24 @@ TEST_CASE("explain and identify find AITER's orders of bytes, and scales padded 
   }
 }
 
+TEST_CASE("explain and identify find DeepGEMM's packed scales", "[judge]") {
+  const Matrix<float> x = NormalMatrix(23, 96, 1152);
+  const Dialect& d = *FindDialect("mxfp8_e4m3.rceil");
+  const StorageLayout layout{.codes = CodeOrder::kBytes};
+  StoredMatrix bytes = Store(d, QuantizeAs(d, x.View()), layout);
+  const std::vector<std::uint8_t> scales = bytes.scales;  // 36 of a row
+  for (std::size_t r = 0; r < 96; ++r) {
+    for (std::size_t c = 0; c < 36; ++c) {
+      bytes.scales[(c / 4 * 96 + r) * 4 + c % 4] = scales[r * 36 + c];
+    }
+  }
+  const Explanation e = Explain({.dialect = d, .layout = layout}, x.View(), bytes);
+  CHECK(First(e) == "scales-deepgemm");
+  const Identification found = Identify(x.View(), bytes);
+  REQUIRE(!found.arranged.empty());
+  CHECK(Name(found.arranged[0].cause) == "scales-deepgemm");
+}
+
 TEST_CASE("identify finds permuted rows, and parts with an amax of their own", "[judge]") {
   const Matrix<float> x = Input(20);
   Matrix<float> y = x;

@@ -62,3 +62,26 @@ need_roots() {
   mkdir -p "$folder/empty"
   in_root / true 2>/dev/null || skip "no right to chroot here, and no user namespaces"
 }
+
+# A machine of a user without a compiler has these beside what a package depends on.
+USER_PACKAGES=(coreutils dash grep)
+
+# check_pages ROOT FOLDER X KERNEL: runs README.md's commands about a kernel's .npz and the page docs/start/kernel.md
+# in ROOT, whose folder FOLDER has the program fp4lab, as a stranger would. The .npz holds X.npy as x, and codes and
+# scales of KERNEL.npz. Prints the seconds that it took.
+check_pages() {
+  local root=$1 place=$2 x=$3 kernel=$4 started tool
+  for tool in cc gcc g++ c++ clang make cmake python3; do
+    [ ! -e "$root/usr/bin/$tool" ] || fail "$root has $tool, which a clean root has not"
+  done
+  rm -rf "$root/tmp/pages"
+  mkdir -p "$root/tmp/pages"
+  cp "$kernel" "$root/tmp/pages/kernel.npz"
+  python3 -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "a").write(sys.argv[2], "x.npy")' \
+    "$root/tmp/pages/kernel.npz" "$x"
+  python3 "$source/tests/packaging/pages_in_root.py" script >"$root/tmp/pages/script"
+  started=$(date +%s.%N)
+  in_root "$root" /usr/bin/sh -c "cd /tmp/pages && PATH=$place:/usr/bin sh script" >"$folder/pages.log" 2>&1 || true
+  python3 "$source/tests/packaging/pages_in_root.py" check <"$folder/pages.log" || fail "the first pages do not hold"
+  echo "$(date +%s.%N) $started" | awk '{printf "%.1f", $1 - $2}'
+}

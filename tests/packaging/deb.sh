@@ -37,6 +37,12 @@ for file in bin/fp4lab lib/libfp4lab.a include/fp4lab/quantize/quantize.h lib/cm
 done
 cmp "$root/usr/share/man/man1/fp4lab.1" <("$program" man)
 
+# What README.md and the first page show.
+user=$folder/user
+make_clean_root "$user" "${depends[@]}" "${USER_PACKAGES[@]}"
+quietly dpkg --root="$user" --force-not-root --force-script-chrootless --log=/dev/null -i "$package"
+pages=$(check_pages "$user" /usr/bin "$root/tmp/in/0000.x.npy" "$root/tmp/k.npz")
+
 # The library of the package.
 quietly "$cmake" -S "$source/tests/find_package" -B "$folder/consumer" -DCMAKE_PREFIX_PATH="$root/usr" \
   -DCMAKE_CXX_COMPILER="$cxx"
@@ -48,4 +54,4 @@ export PKG_CONFIG_PATH=$root/usr/lib/pkgconfig
 quietly "$cxx" -std=c++20 "$source/tests/find_package/main.cc" -o "$folder/with_pkg_config" \
   $(pkg-config --cflags --libs fp4lab)
 "$folder/with_pkg_config"
-echo "$(basename "$package"): $(stat -c %s "$package") bytes; depends on ${depends[*]}; a verdict, man page, completions and library are right"
+echo "$(basename "$package"): $(stat -c %s "$package") bytes; depends on ${depends[*]}; a verdict, man page, completions and library are right; the first pages took $pages seconds without a compiler"

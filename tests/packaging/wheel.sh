@@ -63,4 +63,13 @@ chmod +x "$root/tmp/fp4lab/bin/fp4lab"
 cp -r "$folder/in" "$root/tmp/in"
 alone=$(cd / && in_root "$root" /tmp/fp4lab/bin/fp4lab "${verify[@]//$folder//tmp}") && fail "verify found no difference"
 [ "$alone" = "$verdict" ] || fail "in the clean root the verdict is: $alone"
-echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes; $seconds seconds from pip install to the first verdict"
+
+# What README.md and the first page show, with the program of the wheel.
+user=$folder/user
+make_clean_root "$user" libc6 libgcc-s1 libstdc++6 zlib1g "${USER_PACKAGES[@]}"
+quietly "$python" -m zipfile -e "$wheel" "$user/tmp"
+chmod +x "$user/tmp/fp4lab/bin/fp4lab"
+pages=$(check_pages "$user" /tmp/fp4lab/bin "$folder/in/0000.x.npy" "$folder/in/kernel.npz")
+awk -v all="$seconds $pages" 'BEGIN { split(all, s, " "); exit s[1] + s[2] > 180 }' ||
+  fail "$seconds seconds to the first verdict and $pages for the pages: three minutes are promised"
+echo "$(basename "$wheel"): $(stat -c %s "$wheel") bytes; $seconds seconds from pip install to the first verdict, $pages for the first pages without a compiler"

@@ -21,6 +21,10 @@ README = ROOT / "README.md"
 NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does not run them
     "tools/run": "builds, and trains for minutes",
     "tools/test": "runs this test",
+    "pip install fp4lab-*.whl": "package_wheel_test does it",
+    "fp4lab verify --input kernel.npz#x --codes kernel.npz#codes --scales kernel.npz#scales":
+        "package_wheel_test and package_deb_test do it, without a compiler",
+    "fp4lab explain --input kernel.npz#x --codes kernel.npz#codes --scales kernel.npz#scales": "as verify",
     "pip install .": "tests/python/run builds and installs the wheel",
     "cmake --install build --prefix ~/fp4lab": "find_package_test does it with another prefix",
     "fp4lab train --data synthetic --recipe te_nvfp4": "trains for a minute; docs/start/train.md runs five steps of it",
@@ -46,6 +50,9 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "pytest --junit-xml junit.xml --fp4lab-summary kernels.md": "tests/python/test_plugin.py does it",
 }
 MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
+MOST_OF_FINDINGS = 600  # words of a page of docs/findings outside of tables
+FIRST_WORDS = 150  # of the decision's page, which answer these
+ANSWERED = ("Which format?", "NVFP4", "At what cost?", "times BF16's tokens", "What is not known at 7B?")
 RUN_ELSEWHERE = {"docs/guides/pytorch.md": "tests/python_torch"}  # pages with blocks of python, and who runs them
 KINDS = {"console", "sh", "cpp", "cmake", "python", "yaml"}
 END = "-- end of a command, exit code "
@@ -275,11 +282,23 @@ def check_studies(program):
         check(shown.returncode == 0, f"fp4lab study show {file}: {shown.stderr}")
 
 
+def words_of(text):
+    text = re.sub(r"\[([^\[\]]*)\]\([^()]*\)", r"\1", COMMENT.sub("", text))  # a link counts as its title
+    return [word for word in text.split() if any(c.isalnum() for c in word)]
+
+
 def check_lengths():
     for name, most in MOST_WORDS.items():
-        words = COMMENT.sub("", (ROOT / name).read_text()).split()
-        count = sum(any(c.isalnum() for c in word) for word in words)
+        count = len(words_of((ROOT / name).read_text()))
         check(count <= most, f"{name} has {count} words, of {most} at most")
+    for page in sorted((ROOT / "docs/findings").glob("*.md")):
+        count = len(words_of(re.sub(r"^\|.*$", "", page.read_text(), flags=re.MULTILINE)))
+        check(count <= MOST_OF_FINDINGS, f"{name_of(page)} has {count} words, of {MOST_OF_FINDINGS} at most")
+    first = " ".join(words_of((ROOT / "docs/findings/index.md").read_text())[:FIRST_WORDS])
+    for text in ANSWERED:
+        check(text in first.replace("*", ""), f"the first {FIRST_WORDS} words of docs/findings/index.md have no {text!r}")
+    unknown = first.partition(ANSWERED[-1])[2]
+    check("take no ratio" in unknown, f"docs/findings/index.md says only after {FIRST_WORDS} words what is not known")
 
 
 def main():

@@ -61,6 +61,9 @@ MORE = {
         {"data": {"source": None, "synthetic_bytes": None, "tokens": "a.bin", "validation_tokens": "b.bin"}},
         {"data": {"source": None, "synthetic_bytes": None, "tokens": "a.bin"}},
     ],
+    "evaluation.texts.NAME": [
+        {"evaluation": {"texts": {"NAME": {kind: "a"}}}} for kind in ("text", "tokens")
+    ],
     "diagnostics": [{"diagnostics": {"every": 10}}],
     "sweep": [{"sweep": {"learning_rate": [1e-3, 2e-3]}}],
     "analysis.criteria[]": [

@@ -2,7 +2,7 @@
 
 Every link and figure of a page leads to a file of the site, and to an anchor of it; no page fetches anything from
 another host; no mark of Markdown was left over. Where Chromium is installed, no page scrolls sideways in a window of
-400 pixels, and none is empty.
+400 pixels, none is empty, and the search finds a page.
 """
 
 import functools
@@ -10,6 +10,7 @@ import html.parser
 import http.server
 import json
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import urllib.parse
 
 WIDTH = 400  # CSS pixels, a small phone
 HARNESS = "width-check.html"
+SEARCHED, FOUND = "hadamard", "The Hadamard transform"
 FETCHING = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
 LEFT_OVER = re.compile(r"<p>[^<]*(\|---|^\s*#{1,6} |```)|&lt;!--|^\s*\| [^<]*\|\s*$", re.MULTILINE)
 
@@ -90,8 +92,10 @@ async function measure() {{
     await new Promise(done => frame.onload = done);
     await new Promise(done => setTimeout(done, 300));
     const of = frame.contentDocument;
+    const scrolls = e => e && (/auto|scroll/.test(frame.contentWindow.getComputedStyle(e).overflowX) ||
+      e.matches('.md-clipboard') || (!e.matches('article') && scrolls(e.parentElement)));
     const widest = [...of.querySelectorAll('article *')].map(e => [e.getBoundingClientRect().right, e])
-      .filter(([right, e]) => right > {WIDTH} + 1 && !e.closest('.md-typeset__scrollwrap, pre, .md-clipboard'))
+      .filter(([right, e]) => right > {WIDTH} + 1 && !scrolls(e.parentElement))
       .map(([right, e]) => e.tagName + ': ' + e.textContent.trim().slice(0, 60));
     found[name] = [of.documentElement.scrollWidth, of.body.innerText.length, widest.slice(0, 2)];
     frame.remove();
@@ -126,6 +130,51 @@ measure();
     return json.loads(html.unescape(found[1]))
 
 
+class Listening(Quiet):
+    """Serves the site, and keeps what its pages report to /found."""
+
+    found = queue.Queue()
+
+    def do_GET(self):
+        parts = urllib.parse.urlsplit(self.path)
+        if parts.path != "/found":
+            return super().do_GET()
+        self.found.put(urllib.parse.parse_qs(parts.query))
+        self.send_response(204)
+        self.end_headers()
+
+
+def found_by_search(site, word, chromium):
+    """The titles that the search of the site finds for a word, as a reader sees them; None if it never answers."""
+    (site / HARNESS).write_text(f"""<!doctype html><body><script>
+const frame = document.createElement('iframe');
+frame.style.cssText = 'width:1200px;height:800px';
+frame.src = 'index.html?q={word}';
+document.body.append(frame);
+const poll = () => {{
+  const titles = [...frame.contentDocument.querySelectorAll('.md-search-result__list h1, .md-search-result__list h2')];
+  if (!titles.length) return setTimeout(poll, 200);
+  fetch('/found?' + new URLSearchParams(titles.map(t => ['title', t.textContent.trim()])));
+}};
+frame.onload = poll;
+</script>""")
+    handler = functools.partial(Listening, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/{HARNESS}"
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", address]
+        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            return Listening.found.get(timeout=120).get("title", [])
+        except queue.Empty:
+            return None
+        finally:
+            browser.terminate()
+            browser.wait()
+            server.shutdown()
+            (site / HARNESS).unlink()
+
+
 def main():
     site = pathlib.Path(sys.argv[1]).resolve()
     texts = {path: path.read_text() for path in sorted(site.rglob("*.html")) if path.name not in ("404.html", HARNESS)}
@@ -138,6 +187,9 @@ def main():
                 wrong.append(f"{name}: {width} pixels wide in a window of {WIDTH}: {widest}")
             if length < 200:
                 wrong.append(f"{name}: only {length} characters of text")
+        titles = found_by_search(site, SEARCHED, chromium)
+        if not titles or FOUND not in titles:
+            wrong.append(f"the search for {SEARCHED!r} finds {titles}, without {FOUND!r}")
     else:
         print("not checked: the width of pages, as no Chromium is installed")
     print("\n".join(wrong) or f"{len(texts)} pages, all links lead somewhere")

@@ -16,6 +16,7 @@
 #include "fp4lab/study/report/figures/figure_parts.h"
 #include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/figures/plot.h"
+#include "fp4lab/study/report/html.h"
 #include "fp4lab/study/report/page_script.h"
 #include "fp4lab/study/report/tables/cost_table.h"
 #include "fp4lab/study/report/tables/report_tables.h"
@@ -424,6 +425,19 @@ TEST_CASE("The page stands on its own", "[study]") {
     CHECK(html.find(results.train_sha256) != html.npos);
     CHECK(html.find("prefers-color-scheme:dark") != html.npos);
   }
+}
+
+TEST_CASE("Long lines of a table's texts are broken, short ones and numbers are not", "[study]") {
+  HtmlTable table;
+  table.head = {"verdict", "criterion", "numbers"};
+  table.text_columns = 2;
+  const std::string line(61, 'a'), limit(60, 'a');
+  table.rows = {{"<span>" + line + "</span>", "short<br>" + line, line}, {limit, limit, limit}};
+  const std::string html = table.Html();
+  CHECK_THAT(html, ContainsSubstring("<td class=\"text\"><span>"));
+  CHECK_THAT(html, ContainsSubstring("<td class=\"text wrap\">short<br>" + line + "</td>"));
+  CHECK_THAT(html, ContainsSubstring("<td>" + line + "</td>"));
+  CHECK_THAT(html, ContainsSubstring("<td class=\"text\">" + limit + "</td>"));
 }
 
 TEST_CASE("A title cannot write into the page", "[study]") {

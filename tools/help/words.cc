@@ -15,6 +15,7 @@
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/study/draw/drawing.h"
 #include "fp4lab/train/start/presets.h"
 #include "tools/help/completion.h"
 #include "tools/keys_text.h"
@@ -49,7 +50,7 @@ struct Words {
   std::vector<std::string> (*list)();
 };
 
-constexpr std::array<Words, 12> kWords = {{
+constexpr std::array<Words, 13> kWords = {{
     {"CORPUS", Corpora},
     {"DIALECT", [] { return NamesOf(Dialects()); }},
     {"FORMAT", ShortNames},
@@ -57,6 +58,7 @@ constexpr std::array<Words, 12> kWords = {{
     {"RECIPE", AllRecipes},
     {"SHELL", [] { return NamesOf(kShells); }},
     {"TABLE", [] { return NamesOf(KeyTables()); }},
+    {"DRAWING", [] { return NamesOf(study::Drawings()); }},
     {"--family", [] { return NamesOf(CaseFamilies()); }},
     {"--deviation", [] { return NamesOf(Deviations()); }},
     {"--codes-order", [] { return NamesOf(kCodeOrders); }},

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "fp4lab/dialect/noise/added_noise.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/near_files.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/kernels/kernel_text.h"
@@ -264,7 +264,7 @@ bool VerifyCases(const VerifyCommand& o) {
       throw Error(o.stream, "is a folder where a file is needed; --answers takes folders");
     }
     std::ifstream in(o.stream, std::ios::binary);
-    if (!in) throw Error(o.stream, std::string("cannot be read: ") + std::strerror(errno));
+    if (!in) CannotRead(o.stream, errno);
     verdict = VerifyStream(kernel.dialect, cases, in, o.stream, options);
   } else {
     verdict = VerifyStream(kernel.dialect, cases, std::cin, "standard input", options);

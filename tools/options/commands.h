@@ -18,6 +18,7 @@ void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);
+void AddDraw(CLI::App& app, int* exit_code);
 void AddEvaluate(CLI::App& app, int* exit_code);
 void AddExplain(CLI::App& app, int* exit_code);
 void AddExport(CLI::App& app, int* exit_code);

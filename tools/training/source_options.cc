@@ -1,10 +1,21 @@
 #include "tools/training/source_options.h"
 
+#include <filesystem>
+
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab::tools {
+namespace {
+
+// A folder may have the name of a recipe: the results of a run under it.
+bool IsRecipeFile(const std::string& text) {
+  return !text.starts_with('{') && Exists(text) && !std::filesystem::is_directory(text);
+}
+
+}  // namespace
 
 std::optional<DataConfig> DataOf(const SourceOptions& o) {
   const int ways = (o.text.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) + (o.data.empty() ? 0 : 1);
@@ -15,12 +26,15 @@ std::optional<DataConfig> DataOf(const SourceOptions& o) {
   return std::nullopt;
 }
 
+Json RecipeJsonFrom(const std::string& text) {
+  if (text.starts_with('{')) return ParseJson(text, "--recipe " + text);
+  if (IsRecipeFile(text)) return ReadJsonFile(text);
+  if (text.ends_with(".json")) throw Error(text, "is not there" + NearFilesText(text));
+  return text;
+}
+
 Recipe RecipeFrom(const std::string& text) {
-  const std::string where = "--recipe " + text;
-  if (text.starts_with('{')) return ReadRecipe(ParseJson(text, where), where);
-  if (Exists(text)) return ReadRecipe(ReadJsonFile(text), text);
-  if (text.ends_with(".json")) throw Error(text, "is not there");
-  return ReadRecipe(text, where);
+  return ReadRecipe(RecipeJsonFrom(text), IsRecipeFile(text) ? text : "--recipe " + text);
 }
 
 }  // namespace fp4lab::tools

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fp4lab/data/config.h"
+#include "fp4lab/io/json.h"
 #include "fp4lab/recipe/recipe.h"
 
 namespace fp4lab::tools {
@@ -17,7 +18,10 @@ struct SourceOptions {
 // nullopt: none is given. Throws Error for several.
 std::optional<DataConfig> DataOf(const SourceOptions& options);
 
-// A recipe: a file with JSON, JSON, or a name.
+// A recipe's JSON from a file with JSON, JSON, or a name. Throws Error for a .json file that is not
+// there.
+Json RecipeJsonFrom(const std::string& text);
+// The recipe of that JSON.
 Recipe RecipeFrom(const std::string& text);
 
 }  // namespace fp4lab::tools

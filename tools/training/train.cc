@@ -21,6 +21,7 @@
 #include "tools/options/print.h"
 #include "tools/options/status_line.h"
 #include "tools/options/stop_signals.h"
+#include "tools/training/source_options.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -102,9 +103,9 @@ void SetRecipeAgain(const TrainOptions& options, Json* json) {
   const Json there = json->value("recipe", Json());
   const Json base = there.is_object() ? there.value("base", Json()) : there;
   if (has_parts && options.recipe.empty() && !base.is_null()) (*json)["recipe"] = base;
-  if (!options.recipe.empty() && (has_parts || base != options.recipe)) {
-    (*json)["recipe"] = options.recipe;
-  }
+  if (options.recipe.empty()) return;
+  const Json asked = RecipeJsonFrom(options.recipe);
+  if (has_parts || base != asked) (*json)["recipe"] = asked;
 }
 
 // The configuration of the command line over `json`: that of --config, of the run to resume
@@ -114,7 +115,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options, Json json, bool again) 
   if (!json.is_object()) throw Error(where, "must be a JSON object");
   SetData(options, &json);
   if (again) SetRecipeAgain(options, &json);
-  if (!again && !options.recipe.empty()) json["recipe"] = options.recipe;
+  if (!again && !options.recipe.empty()) json["recipe"] = RecipeJsonFrom(options.recipe);
   if (!options.start.empty()) json["start"] = options.start;
   for (const std::string& assignment : options.set) SetMember(assignment, &json);
   if (!options.device.empty()) json["device"] = options.device;
@@ -201,6 +202,11 @@ int Run(const TrainOptions& options) {
     Print(" (high precision %.4f)", *result.validation_loss_high);
   }
   Print("  %s\n", Printable(folder.Checkpoint().string()).c_str());
+  for (const TextLoss& text : result.texts) {
+    Print("  %s %.4f nats", Printable(text.name).c_str(), text.loss);
+    if (text.loss_high) Print(" (high precision %.4f)", *text.loss_high);
+    Print("\n");
+  }
   return 0;
 }
 
@@ -235,7 +241,8 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->type_name("CORPUS");
   command
       ->add_option("--recipe", o->recipe,
-                   "One of " + Joined(RecipeNames(), ", ") + ", or of fp4lab recipes")
+                   "One of " + Joined(RecipeNames(), ", ") +
+                       ", or of fp4lab recipes; or a JSON file, or JSON")
       ->type_name("RECIPE");
   command
       ->add_option("--start", o->start,

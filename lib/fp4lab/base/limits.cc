@@ -149,4 +149,8 @@ MemoryRoom AvailableMemory(const fs::path& root) {
   return room;
 }
 
+std::uint64_t PeakMemory() {  // getrusage would count the memory of the process before exec, too
+  return static_cast<std::uint64_t>(NumberOf("/proc/self/status", "VmHWM:")) * 1024;
+}
+
 }  // namespace fp4lab

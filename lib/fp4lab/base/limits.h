@@ -24,4 +24,7 @@ struct MemoryRoom {
 // space.
 MemoryRoom AvailableMemory(const std::filesystem::path& root = "/");
 
+// The most memory that this process has had resident, in bytes; 0 where the kernel does not say.
+std::uint64_t PeakMemory();
+
 }  // namespace fp4lab

@@ -1,6 +1,7 @@
 // BlockScaledValues and Dequantize: the value of a code times its block's factor.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "fp4lab/base/divide_up.h"
@@ -9,6 +10,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/decoded_product.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/formats/format.h"
 
@@ -27,6 +29,13 @@ namespace {
 struct DecodeTables {
   std::array<float, 256> value, factor;
   Format element;
+
+  // Whether vectors of products of a block with this factor have the bits of DecodedProduct.
+  // Without that, one product at a time is made: for infinite factors on Arm, which are rare.
+  bool TakesVectors(float f) const {
+    if (kMakesInvalidNan) return true;
+    return std::isfinite(f) && (f != 0.0f || element.specials != Specials::kInfAndNan);
+  }
 };
 
 }  // namespace
@@ -132,13 +141,13 @@ void DecodeRows(const Dialect& dialect, const Quantized& q, const DecodeTables& 
       std::size_t c = j * scales.block_cols;
       const std::size_t end = std::min(c + scales.block_cols, q.cols);
       const float factor = tables.factor[bytes == nullptr ? 0 : bytes[j]];
-      if (vectors) {
+      if (vectors && tables.TakesVectors(factor)) {
         c = codes.packed ? DecodePacked(tables, row, c, end, factor, to)
                          : DecodeBytes(tables, row, c, end, factor, to);
       }
       for (; c < end; ++c) {
         const unsigned code = codes.packed ? row[c / 2] >> (c % 2 * 4) & 0xFu : row[c];
-        to[c * out.col_stride] = tables.value[code] * factor;
+        to[c * out.col_stride] = DecodedProduct(tables.value[code], factor);
       }
     }
   }

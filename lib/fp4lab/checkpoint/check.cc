@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -66,7 +68,7 @@ std::string ScaleName(const Reading& r, std::string_view dtype) {
 
 class Checker {
  public:
-  Checker(const ModelFiles& checkpoint, const CheckOptions& options)
+  Checker(const ModelFiles& checkpoint, const CheckpointOptions& options)
       : checkpoint_(checkpoint), file_(checkpoint.tensors), options_(options) {}
 
   CheckReport Check() {
@@ -85,10 +87,10 @@ class Checker {
       values_.emplace(options_.values, options_.read_npz);
       references_.values = &*values_;
     }
-    const std::vector<StoredFileEntry> entries = ListStored(file_);
+    entries_ = ListStored(file_);
     const std::vector<GroupEntry> groups = ListGroupMatrices(checkpoint_);
-    only_ = entries.size() + groups.size() == 1 && checkpoint_.ggufs.empty();
-    for (const StoredFileEntry& entry : entries) {
+    only_ = entries_.size() + groups.size() == 1 && checkpoint_.ggufs.empty();
+    for (const StoredFileEntry& entry : entries_) {
       CheckInterrupt();
       if (entry.convention == "fp4lab") {
         CheckOwn(entry);
@@ -107,6 +109,7 @@ class Checker {
     CheckGguf(checkpoint_, options_, references_, &report_, &done_, report_.bytes);
     JudgeNeighbours(report_.config, &report_.matrices, &report_.findings);
     FindUnused();
+    FindMissingExperts();
     report_.findings.insert(report_.findings.end(), checkpoint_.findings.begin(),
                             checkpoint_.findings.end());
     return std::move(report_);
@@ -181,10 +184,28 @@ class Checker {
       const std::string text = MissingNumberText(entry);
       if (!text.empty()) report_.findings.back().text = text;
     }
+    references_.other_scales = [&] { return OtherScalesOf(entry, scales); };
     JudgeReferences(references_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
                     &m, &report_.findings);
+    references_.other_scales = {};
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
+  }
+
+  // The scales of matrices with the same names and shapes.
+  std::vector<NamedScales> OtherScalesOf(const VendorEntry& entry,
+                                         const SafetensorsTensor& scales) const {
+    constexpr std::size_t kMost = 512;
+    std::vector<NamedScales> others;
+    for (const StoredFileEntry& other : entries_) {
+      if (other.convention != entry.vendor->name || other.name == entry.name) continue;
+      const SafetensorsTensor* t =
+          Find(file_, PrefixOf({other.name, entry.vendor}) + std::string(entry.vendor->scales));
+      if (t == nullptr || t->dtype != scales.dtype || t->shape != scales.shape) continue;
+      others.push_back({other.name, {t->bytes.data(), t->bytes.size()}});
+      if (others.size() == kMost) break;
+    }
+    return others;
   }
 
   // A matrix of table or integer codes in groups.
@@ -314,6 +335,11 @@ class Checker {
         scale_scan.zeros > 0 ? DeadBlocks(codes, scales, dtype, r) : std::size_t{0};
     JudgeCodes(code_scan, m, &report_.findings);
     JudgeScales(scale_scan, dead, m, &report_.findings);
+    const bool empty = code_scan.any == code_scan.all;
+    if (!empty && !scale_scan.constant) {
+      const std::string rows = UnwrittenRowsText({codes.bytes, scales.bytes, dtype}, r);
+      if (!rows.empty()) Report(FindingKind::kUnwrittenRows, rows, m, &report_.findings);
+    }
   }
 
   void JudgeConfig(CheckedMatrix* m) {
@@ -326,6 +352,9 @@ class Checker {
     const bool four = FormatOf(r.element).bits == 4;
     if (four && c.group_size > 0 && static_cast<std::size_t>(c.group_size) != r.block_cols) {
       report("states groups of " + std::to_string(c.group_size) + "; its blocks are " + block);
+    }
+    if (four && (c.method == "fp8" || c.algorithm == "FP8")) {
+      report("states FP8; it is " + m->formula);
     }
     const bool blocks = !four && r.block_rows > 1;
     if (blocks && c.block_rows > 0 &&
@@ -418,6 +447,11 @@ class Checker {
         "weight_scale",       "weight_scale_2",    "weight_scale_inv", "weight_global_scale",
         "input_global_scale", "weight_packed",     "_scales",          "_blocks",
         "_weight_qdata",      "_per_tensor_scale", "comfy_quant"};
+    // FP8 without scales is a plain cast, unless other matrices of the checkpoint have scales.
+    const bool has_fp8 =
+        std::any_of(report_.matrices.begin(), report_.matrices.end(), [](const CheckedMatrix& m) {
+          return !m.formula.empty() && FormatOf(m.reading.element).bits == 8;
+        });
     for (const auto& [name, tensor] : file_.tensors) {
       if (used_.contains(name)) continue;
       const bool left = name.find("_quantizer.") != std::string::npos;
@@ -429,7 +463,9 @@ class Checker {
       const bool is_part = std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
         return part.front() == '_' ? leaf.ends_with(part) : leaf == part;
       });
-      const bool raw_codes = leaf == "weight" && tensor.dtype == "U8" && tensor.shape.size() >= 2 &&
+      const bool codes = tensor.dtype == "U8" ||
+                         (has_fp8 && tensor.dtype.starts_with("F8_E") && tensor.dtype != "F8_E8M0");
+      const bool raw_codes = leaf == "weight" && codes && tensor.shape.size() >= 2 &&
                              Find(file_, name + ".absmax") == nullptr &&
                              Find(file_, prefix + "SCB") == nullptr;
       if (integers || !(left || is_part || raw_codes)) continue;
@@ -444,6 +480,38 @@ class Checker {
         why += ": " + prefix + "weight is " + weight->dtype;
       }
       report_.findings.push_back({FindingKind::kUnused, name, why + OtherNameText(prefix, leaf)});
+    }
+  }
+
+  // Experts whose numbers have gaps, where the checkpoint is no single shard.
+  void FindMissingExperts() {
+    if (checkpoint_.shards.size() == 1 &&
+        checkpoint_.shards[0].name.find("-of-") != std::string::npos) {
+      return;
+    }
+    static constexpr std::string_view kExperts = ".experts.";
+    std::map<std::string, std::set<std::size_t>> numbers;  // by the name before them
+    for (const auto& [name, tensor] : file_.tensors) {
+      const std::size_t at = name.find(kExperts);
+      if (at == std::string::npos) continue;
+      const char* const first = name.data() + at + kExperts.size();
+      std::size_t number = 0;
+      const auto [end, status] = std::from_chars(first, name.data() + name.size(), number);
+      if (status != std::errc{} || *end != '.' || number > 65535) continue;
+      numbers[name.substr(0, at + kExperts.size() - 1)].insert(number);
+    }
+    for (const auto& [name, found] : numbers) {
+      const std::size_t count = *found.rbegin() + 1;
+      if (found.size() == count || found.size() < 3 || !found.contains(0)) continue;
+      std::string missing;
+      std::size_t listed = 0;
+      for (std::size_t n = 0; n < count && listed < 4; ++n) {
+        if (!found.contains(n)) missing += (listed++ == 0 ? "" : ", ") + std::to_string(n);
+      }
+      report_.findings.push_back({FindingKind::kMissingPart, name,
+                                  "has no expert " + missing +
+                                      (count - found.size() > listed ? ", ..." : "") + " of 0.." +
+                                      std::to_string(count - 1)});
     }
   }
 
@@ -473,11 +541,12 @@ class Checker {
 
   const ModelFiles& checkpoint_;
   const SafetensorsFile& file_;
-  const CheckOptions& options_;
+  const CheckpointOptions& options_;
   CheckReport report_;
   std::set<std::string> used_;
   std::set<std::size_t> shards_;  // of the present matrix
   std::size_t done_ = 0;
+  std::vector<StoredFileEntry> entries_;
   std::optional<OriginalSource> original_, values_;
   References references_;
   bool only_ = false;  // there is one matrix
@@ -487,12 +556,12 @@ class Checker {
 
 }  // namespace
 
-CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckOptions& options) {
+CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckpointOptions& options) {
   const IeeeArithmetic ieee;
   return Checker(checkpoint, options).Check();
 }
 
-CheckReport CheckCheckpoint(const std::filesystem::path& path, const CheckOptions& options) {
+CheckReport CheckCheckpoint(const std::filesystem::path& path, const CheckpointOptions& options) {
   const IeeeArithmetic ieee;
   return CheckCheckpoint(OpenCheckpoint(path, options.read_npz), options);
 }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab {
 namespace {
@@ -22,18 +22,6 @@ constexpr std::string_view kIndexEnding = ".index.json";
 bool IsReadable(const fs::path& path) {
   const std::string ending = LowerCase(path.extension().string());
   return ending == ".safetensors" || ending == ".gguf" || ending == ".npz";
-}
-
-// "; did you mean "model.safetensors"?" of the names beside a path; "" if none is near.
-std::string NeighbourText(const fs::path& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    names.push_back(entry.path().filename().string());
-  }
-  const std::string name = path.filename().string();
-  return NearNames(name, names).empty() ? "" : "; " + DidYouMean(name, names);
 }
 
 class Opener {
@@ -49,7 +37,7 @@ class Opener {
     } else if (path.string().ends_with(kIndexEnding)) {
       OpenIndex(path);
     } else if (!Exists(path)) {
-      throw Error(path.string(), "is not there" + NeighbourText(path));
+      throw Error(path.string(), "is not there" + NearFilesText(path));
     } else if (!IsReadable(path)) {
       throw Error(path.string(),
                   "is no checkpoint: pass a folder, a *.index.json, .safetensors, .gguf or .npz");

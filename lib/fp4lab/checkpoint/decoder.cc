@@ -77,8 +77,12 @@ float Decoder::Scale(std::size_t part, std::size_t row, std::size_t block, Scale
     r.order = order;
     at = part * r.stored_rows * r.stored_cols + StoredScaleOffset(r, row / r.block_rows, block);
   }
-  if (!r_.numbers) return scales_[static_cast<std::uint8_t>(bytes_.scales[at])];
-  return DecodeNumbers(type_, bytes_.scales.subspan(at * number_bytes_, number_bytes_), 1)[0];
+  return ScaleAt(at);
+}
+
+float Decoder::ScaleAt(std::size_t place) const {
+  if (!r_.numbers) return scales_[static_cast<std::uint8_t>(bytes_.scales[place])];
+  return DecodeNumbers(type_, bytes_.scales.subspan(place * number_bytes_, number_bytes_), 1)[0];
 }
 
 double MultiplierOf(TensorScaleConvention convention, float number, const Reading& r) {

@@ -32,6 +32,8 @@ class Decoder {
   float Element(std::uint8_t code) const { return elements_[code]; }
   // The number nearest to a scale in the type of the stored scales, where they are numbers.
   float Stored(float scale) const;
+  // The scale at a place of the stored ones.
+  float ScaleAt(std::size_t place) const;
   // The scale of a block in row `row` of a part.
   float Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const;
 

@@ -88,7 +88,7 @@ std::size_t CountMatrices(const ModelFiles& checkpoint) {
 
 }  // namespace
 
-void CheckGguf(const ModelFiles& checkpoint, const CheckOptions& options,
+void CheckGguf(const ModelFiles& checkpoint, const CheckpointOptions& options,
                const References& references, CheckReport* report, std::size_t* done,
                std::size_t all) {
   const IeeeArithmetic ieee;

@@ -9,7 +9,7 @@
 namespace fp4lab {
 
 // The tensors of GGUF files.
-void CheckGguf(const ModelFiles& checkpoint, const CheckOptions& options,
+void CheckGguf(const ModelFiles& checkpoint, const CheckpointOptions& options,
                const References& references, CheckReport* report, std::size_t* done,
                std::size_t all);
 

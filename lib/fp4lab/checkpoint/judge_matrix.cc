@@ -88,6 +88,12 @@ std::string NumbersText(const std::vector<float>& numbers) {
   return text + (numbers.size() > 4 ? ", ..." : "");
 }
 
+// Input scales that are stored, and none of them 0, negative or NaN.
+bool AreNumbers(const std::vector<float>& scales) {
+  return !scales.empty() &&
+         std::all_of(scales.begin(), scales.end(), [](float s) { return s > 0; });
+}
+
 void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* findings) {
   std::map<std::string, std::vector<CheckedMatrix*>> joined;
   for (CheckedMatrix& m : *matrices) {
@@ -101,18 +107,28 @@ void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* fin
     if (!name.empty()) joined[name].push_back(&m);
   }
   for (const auto& [name, parts] : joined) {
+    const CheckedMatrix& first = *parts.front();
     for (CheckedMatrix* part : parts) {
-      if (part->tensor_scale == parts.front()->tensor_scale) continue;
-      Report(FindingKind::kTensorScaleDiffers,
-             NumbersText(part->tensor_scale) + "; " + parts.front()->name + " has " +
-                 NumbersText(parts.front()->tensor_scale),
-             part, findings);
+      if (part->tensor_scale != first.tensor_scale) {
+        Report(FindingKind::kTensorScaleDiffers,
+               NumbersText(part->tensor_scale) + "; " + first.name + " has " +
+                   NumbersText(first.tensor_scale),
+               part, findings);
+      }
+      if (AreNumbers(part->input_scale) && AreNumbers(first.input_scale) &&
+          part->input_scale != first.input_scale) {
+        Report(FindingKind::kInputScaleDiffers,
+               "its input scale is " + NumbersText(part->input_scale) + "; " + first.name +
+                   " has " + NumbersText(first.input_scale),
+               part, findings);
+      }
     }
   }
 }
 
-void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool only,
+void JudgeOriginal(const References& references, const StoredBytes& bytes, bool only,
                    CheckedMatrix* m, std::vector<Finding>* findings) {
+  const OriginalSource& source = *references.original;
   OriginalVerdict verdict;
   const std::string tensor = source.Find(m->name, only);
   RowReader rows;
@@ -122,7 +138,13 @@ void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool 
     rows = source.Rows(tensor, m->reading, &verdict.problem);
   }
   if (rows) {
-    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows);
+    verdict = CompareWithOriginal(
+        bytes, m->reading, m->convention, m->tensor_scale, rows,
+        [&] { return source.Others(tensor, m->reading); }, references.other_scales);
+    if (source.IsTransposed(tensor, m->reading)) {
+      verdict.note += verdict.note.empty() ? "" : "; ";
+      verdict.note += "the original's columns are its rows";
+    }
   }
   verdict.tensor = tensor;
   if (!verdict.cause.empty()) Report(FindingKind::kOriginal, verdict.cause, m, findings);
@@ -283,7 +305,7 @@ void JudgeReferences(const References& references, const StoredBytes& bytes, boo
   const IeeeArithmetic ieee;
   if (m->formula.empty() || bytes.codes.empty()) return;
   if (references.original != nullptr) {
-    JudgeOriginal(*references.original, bytes, only, m, findings);
+    JudgeOriginal(references, bytes, only, m, findings);
   }
   if (references.values != nullptr) JudgeValues(*references.values, bytes, only, m, findings);
 }

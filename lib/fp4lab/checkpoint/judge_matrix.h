@@ -29,6 +29,7 @@ void JudgeNeighbours(const QuantizationConfig& config, std::vector<CheckedMatrix
 struct References {
   const OriginalSource* original = nullptr;
   const OriginalSource* values = nullptr;
+  OtherScales other_scales = {};  // of the present matrix; may be empty
 };
 
 // Compares with the original and with decoded values: with the original, if it has the matrix, and

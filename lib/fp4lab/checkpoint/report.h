@@ -32,8 +32,8 @@ struct CheckedMatrix {
   std::size_t bytes = 0;    // of codes and scales
   float largest_value = 0;  // an upper bound: the largest scale times the largest element
   std::vector<FindingKind> findings = {};
-  std::optional<OriginalVerdict> original = {};  // with CheckOptions::original
-  std::optional<ValuesVerdict> values = {};      // with CheckOptions::values
+  std::optional<OriginalVerdict> original = {};  // with CheckpointOptions::original
+  std::optional<ValuesVerdict> values = {};      // with CheckpointOptions::values
 };
 
 struct CheckReport {
@@ -45,7 +45,7 @@ struct CheckReport {
   std::vector<Finding> findings;        // of all matrices, then of tensors and files
 };
 
-struct CheckOptions {
+struct CheckpointOptions {
   // The checkpoint, or the .npy file, that was quantized; empty: none is compared.
   std::filesystem::path original = {};
   // Values that another program decoded, in a checkpoint or an .npy file; empty: none.

@@ -279,4 +279,42 @@ std::size_t DeadBlocks(const Streamed& codes, const Streamed& scales, std::strin
   return sum;
 }
 
+std::string UnwrittenRowsText(const StoredBytes& bytes, const Reading& r) {
+  const IeeeArithmetic ieee;
+  constexpr std::size_t kSampled = 32;
+  const bool packed = r.codes == CodeOrder::kBytes || r.cols % 2 == 0;
+  if (r.block_rows != 1 || r.codes == CodeOrder::kDense6 || !packed) return "";
+  const Decoder decoder(bytes, r);
+  const std::size_t rows = r.parts * r.rows;
+  const std::size_t row_bytes = r.codes == CodeOrder::kBytes ? r.cols : r.cols / 2;
+  const auto is_zero = [&](std::size_t row) {
+    const auto codes = bytes.codes.subspan(row * row_bytes, row_bytes);
+    return std::all_of(codes.begin(), codes.end(), [](std::byte b) { return b == std::byte{0}; });
+  };
+  // Exporters store one scale for all blocks of zeros.
+  const auto has_numbers = [&](std::size_t row) {
+    std::optional<float> first;
+    for (std::size_t block = 0; block < r.scale_cols; ++block) {
+      const float s = decoder.Scale(row / r.rows, row % r.rows, block, r.order);
+      if (!(s > 0)) return false;
+      if (first && s != *first) return true;
+      first = s;
+    }
+    return false;
+  };
+  const auto is_unwritten = [&](std::size_t row) { return is_zero(row) && has_numbers(row); };
+  for (std::size_t k = 0; k < std::min(kSampled, rows); ++k) {
+    const std::size_t row = (2 * k + 1) * rows / (2 * std::min(kSampled, rows));
+    if (!is_unwritten(row)) continue;
+    std::size_t first = row, last = row, count = 0;
+    while (first > 0 && is_unwritten(first - 1)) --first;
+    while (last + 1 < rows && is_unwritten(last + 1)) ++last;
+    for (std::size_t other = 0; other < rows; ++other) count += is_unwritten(other) ? 1 : 0;
+    return std::to_string(count) + " of " + std::to_string(rows) +
+           " rows have codes of 0 under scales that differ, rows " + std::to_string(first) + ".." +
+           std::to_string(last) + " among them";
+  }
+  return "";
+}
+
 }  // namespace fp4lab

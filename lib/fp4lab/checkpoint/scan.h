@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "fp4lab/checkpoint/decoder.h"
 #include "fp4lab/exchange/vendors/reading.h"
 #include "fp4lab/io/file_content.h"
 
@@ -45,5 +47,9 @@ ScaleScan JudgeBytes(const std::array<std::size_t, 256>& counts, FormatId scale)
 // The number of blocks whose scale is 0 (of E8M0: byte 0) and whose codes are not all 0.
 std::size_t DeadBlocks(const Streamed& codes, const Streamed& scales, std::string_view dtype,
                        const Reading& reading);
+
+// "rows 32..63 ..." where all codes of rows are 0 and the scales there are those of numbers: other
+// than 0, and not all equal. "" if there are none among rows that are spread over the matrix.
+std::string UnwrittenRowsText(const StoredBytes& bytes, const Reading& reading);
 
 }  // namespace fp4lab

@@ -1,4 +1,5 @@
 // The pipe of cases and answers, to cross-check a GPU in another machine.
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 
@@ -6,6 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/near_files.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 
@@ -50,7 +52,7 @@ bool NextPart(std::istream& in, const std::string& path, Part* part) {
 
 std::ifstream Opened(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(path, "cannot be read");
+  if (!in) CannotRead(path, errno);
   return in;
 }
 

@@ -1,5 +1,8 @@
 #include "fp4lab/data/config.h"
 
+#include <algorithm>
+
+#include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
@@ -99,6 +102,49 @@ Json ToJson(const DataConfig& config) {
   const IeeeArithmetic ieee;
   Json json = CorpusJson(config);
   if (config.order_seed) json["order_seed"] = *config.order_seed;
+  return json;
+}
+
+namespace {
+
+bool IsTextName(const std::string& name) {
+  constexpr std::string_view kOther = "._-";
+  const auto fits = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kOther.find(c) != kOther.npos;
+  };
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), fits);
+}
+
+}  // namespace
+
+std::vector<ValidationText> ReadValidationTexts(const Json& json, const std::string& where) {
+  if (!json.is_object()) throw Error(where, "must be an object: NAME to {\"text\": path}");
+  std::vector<ValidationText> texts;
+  for (const auto& [name, value] : json.items()) {
+    const std::string place = where + "/" + name;
+    if (!IsTextName(name)) {
+      throw Error(place, "a text's name has 1 to 64 letters, digits and \"._-\"");
+    }
+    JsonObject object(value, place);
+    ValidationText text{.name = name, .text = "", .tokens = ""};
+    object.Read("text", &text.text);
+    object.Read("tokens", &text.tokens);
+    object.Finish();
+    if (text.text.empty() == text.tokens.empty()) {
+      throw Error(place, "needs one of \"text\" and \"tokens\", the path of a file");
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+Json ToJson(std::span<const ValidationText> texts) {
+  Json json = Json::object();
+  for (const ValidationText& text : texts) {
+    const bool is_text = text.tokens.empty();
+    json[text.name] = {{is_text ? "text" : "tokens", is_text ? text.text : text.tokens}};
+  }
   return json;
 }
 

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "fp4lab/io/json.h"
 
@@ -33,5 +35,19 @@ DataConfig ReadDataConfig(const Json& json, const std::string& where);
 // JSON with only the members that apply to this kind of source; ReadDataConfig reads it back as the
 // same config.
 Json ToJson(const DataConfig& config);
+
+// A text that validates beside the validation part of the corpus: one of the two files.
+struct ValidationText {
+  std::string name;    // letters, digits and "._-", at most 64 of them
+  std::string text;    // a file whose bytes are the tokens
+  std::string tokens;  // a token file, as DataConfig::tokens
+
+  friend bool operator==(const ValidationText&, const ValidationText&) = default;
+};
+
+// Reads {NAME: {"text": path}} or {NAME: {"tokens": path}}, strictly; the texts are in the order of
+// their names.
+std::vector<ValidationText> ReadValidationTexts(const Json& json, const std::string& where);
+Json ToJson(std::span<const ValidationText> texts);
 
 }  // namespace fp4lab

@@ -9,6 +9,13 @@
 
 namespace fp4lab {
 
+// A text that validates beside the validation part.
+struct ValidationPart {
+  std::string name;
+  std::vector<std::uint16_t> tokens = {};
+  std::string sha256 = {};  // as Corpus::validation_sha256
+};
+
 // Token ids. A text is tokenized by bytes: tokens 0..255, a vocabulary of 256.
 struct Corpus {
   std::string name;
@@ -16,6 +23,7 @@ struct Corpus {
   std::vector<std::uint16_t> train = {}, validation = {};
   // SHA-256 of the text's bytes, or of the token file's tokens as little-endian uint16.
   std::string train_sha256 = {}, validation_sha256 = {};
+  std::vector<ValidationPart> texts = {};  // LoadValidationTexts
 };
 
 // Throws Error(where, ...) if a part ("training" or "validation") has too few tokens to train on or

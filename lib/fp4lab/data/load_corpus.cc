@@ -69,4 +69,23 @@ Corpus LoadCorpus(const DataConfig& config) {
   return LoadManifestCorpus(FindManifest(config.source), config.source);
 }
 
+std::vector<ValidationPart> LoadValidationTexts(std::span<const ValidationText> texts) {
+  const IeeeArithmetic ieee;
+  std::vector<ValidationPart> parts;
+  for (const ValidationText& text : texts) {
+    ValidationPart part{.name = text.name};
+    if (text.tokens.empty()) {
+      const std::string bytes = ReadFile(text.text);
+      for (const char c : bytes) part.tokens.push_back(static_cast<unsigned char>(c));
+      part.sha256 = Sha256(std::as_bytes(std::span(bytes)));
+    } else {
+      part.tokens = ReadTokenFile(text.tokens);
+      part.sha256 = Sha256(std::as_bytes(std::span(part.tokens)));
+    }
+    CheckLength(text.tokens.empty() ? text.text : text.tokens, "validation", part.tokens.size());
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 }  // namespace fp4lab

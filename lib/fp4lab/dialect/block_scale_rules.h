@@ -32,6 +32,8 @@ enum class BlockScale : std::uint8_t {
   kOverDecode,
   kOverTensor,
   kNoTensorScale,
+  kNoTensorScaleFloored,
+  kInverseOfEncode,
   kApproximate,
   kFoldedApproximate,
   kFloor,
@@ -52,6 +54,8 @@ enum class BlockScale : std::uint8_t {
   kRoundLog2,
   kOverflowAware,
   kFloorLog2Quotient,
+  kCeilQuotientFloored,
+  kInverseOfPower,
   kNearestLog2,
   kOneBlock
 };
@@ -76,6 +80,18 @@ constexpr bool IsMicroscaling(BlockScale scale) {
 
 // K of kFolded: t = b * K.
 constexpr float FoldedFactor(float encode, float q) { return encode * (1.0f / q); }
+
+// DeepGEMM's least amax of a block.
+inline constexpr float kLeastAmax = 1e-4f;
+constexpr float FlooredAmax(float b) { return b < kLeastAmax ? kLeastAmax : b; }  // NaN stays
+
+// Transformer Engine's factor of an FP8 block, fl(q/b), q the largest element: 1 where b is 0, Inf
+// or NaN, and the largest number where the quotient is Inf.
+constexpr float EncodeOfBlock(float b, float q) {
+  if (b == 0.0f || !(b <= kFloatMax)) return 1.0f;
+  const float e = q / b;
+  return e > kFloatMax ? kFloatMax : e;
+}
 
 // Members of the structs: kLabel, the name in JSON; kText, the exact formula; kShort, the formula
 // without roundings and guards; Before, t. The formula of an E8M0 scale is an ExponentRule and has
@@ -222,6 +238,25 @@ struct Formula<BlockScale::kNoTensorScale> : FractionRule {
   static constexpr std::string_view kText = "t = fl(b/q)";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+};
+
+template <>
+struct Formula<BlockScale::kNoTensorScaleFloored> : FractionRule {
+  static constexpr std::string_view kLabel = "no_level_floored";
+  static constexpr std::string_view kText = "t = fl(max(b, fl(10^-4))/q)";
+  static constexpr std::string_view kShort = "t = max(b, 1e-4) / q";
+  static constexpr float Before(const BlockScaleInput& in) { return FlooredAmax(in.b) / in.q; }
+};
+
+template <>
+struct Formula<BlockScale::kInverseOfEncode> : FractionRule {
+  static constexpr std::string_view kLabel = "inverse_of_encode";
+  static constexpr std::string_view kText =
+      "t = fl(1/e), e = min(fl(q/b), FLT_MAX), 1 where b is 0, Inf or NaN";
+  static constexpr std::string_view kShort = "t = 1 / (q / b)";
+  static constexpr float Before(const BlockScaleInput& in) {
+    return 1.0f / EncodeOfBlock(in.b, in.q);
+  }
 };
 
 template <>
@@ -468,6 +503,34 @@ struct Formula<BlockScale::kFloorLog2Quotient> : ExponentRule {
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) {
     return FloorByte(std::bit_cast<std::uint32_t>(in.t), 0);
+  }
+};
+
+template <>
+struct Formula<BlockScale::kCeilQuotientFloored> : ExponentRule {
+  // DeepGEMM clamps the exponent field to [1, 254].
+  static constexpr std::string_view kLabel = "ceil_quotient_floored";
+  static constexpr std::string_view kText =
+      "s = 2^ceil(log2 fl(max(b, fl(10^-4))/q)), at most 2^127";
+  static constexpr std::string_view kShort = "t = max(b, 1e-4) / q";
+  static constexpr float Before(const BlockScaleInput& in) { return FlooredAmax(in.b) / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(in.t);
+    const std::uint32_t field = (bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u);
+    return static_cast<std::uint8_t>(field < 1 ? 1u : field > 254 ? 254u : field);
+  }
+};
+
+template <>
+struct Formula<BlockScale::kInverseOfPower> : ExponentRule {
+  // The factor without its fraction is a power of two, and the scale its reciprocal.
+  static constexpr std::string_view kLabel = "inverse_of_power";
+  static constexpr std::string_view kText =
+      "s = 2^-floor(log2 e), e = min(fl(q/b), FLT_MAX), 1 where b is 0 or Inf";
+  static constexpr std::string_view kShort = "t = q / b";
+  static constexpr float Before(const BlockScaleInput& in) { return EncodeOfBlock(in.b, in.q); }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return static_cast<std::uint8_t>(254u - (std::bit_cast<std::uint32_t>(in.t) >> 23));
   }
 };
 

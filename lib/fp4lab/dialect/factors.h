@@ -28,6 +28,7 @@ enum class Factor : std::uint8_t {
   kEncodeOverScale,
   kEncodeOverScaleOpen,
   kEncodeTimesRcp,
+  kEncodeOfBlock,
   kBf16,
   kRcpTensorScaleOverScale,
   kDivideByProduct,
@@ -259,6 +260,19 @@ struct Formula<Factor::kEncodeTimesRcp> {
   static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
   static constexpr float Number(const FactorInput& in) {
     return ClampToMaxOrNan(in.tensor.encode * (1.0f / in.s));
+  }
+};
+
+template <>
+struct Formula<Factor::kEncodeOfBlock> {
+  // Transformer Engine's FP8 blocks: the factor is computed first, and the scale is its reciprocal.
+  static constexpr std::string_view kLabel = "encode_of_block";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(q/b), FLT_MAX), 1 where b is 0, Inf or NaN";
+  static constexpr std::string_view kShort = "e = q / b";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return EncodeOfBlock(in.b, MaxFinite(in.element));
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "fp4lab/dialect/decoded_product.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/element_stage.h"
 #include "fp4lab/dialect/scale_stage.h"
@@ -37,18 +38,19 @@ constexpr std::uint8_t QuantizedElement(const Dialect& d, const BlockNumbers& n,
 }
 
 // The factor that decodes a block's values: fl(fl(s*amax) * fl(1/C)) where the tensor scale is
-// Transformer Engine's (dequantize_nvfp4.cuh), fl(s*D) elsewhere.
+// Transformer Engine's (dequantize_nvfp4.cuh), fl(s*D) elsewhere. 0 times infinity: see
+// DecodedProduct, here and below.
 constexpr float DecodeFactor(const Dialect& d, float s, float amax) {
   if (WithFormula<bool>(d.tensor_scale, ValuesHaveAmaxOf{})) {
-    return s * amax * (1.0f / TensorScaleConstant(d));
+    return DecodedProduct(s, amax) * (1.0f / TensorScaleConstant(d));
   }
-  return s * TensorScaleOf(d, amax).decode;
+  return DecodedProduct(s, TensorScaleOf(d, amax).decode);
 }
 // The decoded value of a code: its element value, divided by the prescale, times DecodeFactor.
 constexpr float Dequantized(const Dialect& d, std::uint8_t code, float s, float amax) {
   float value = Decode(d.element, code);
   if (d.prescale != 1.0f) value /= d.prescale;
-  return value * DecodeFactor(d, s, amax);
+  return DecodedProduct(value, DecodeFactor(d, s, amax));
 }
 
 }  // namespace fp4lab

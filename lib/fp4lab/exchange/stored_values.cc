@@ -2,6 +2,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/dialect/decoded_product.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
 #include "fp4lab/exchange/stored.h"
 
@@ -33,11 +34,11 @@ float BlockFactor(const StoredMatrix& m, float scale, std::size_t row, float con
     case TensorScaleConvention::kNone:
       return scale;
     case TensorScaleConvention::kAmax:
-      return scale * v * (1.0f / constant);
+      return DecodedProduct(scale, v) * (1.0f / constant);
     case TensorScaleConvention::kMultiplier:
-      return scale * v;
+      return DecodedProduct(scale, v);
     case TensorScaleConvention::kDivisor:
-      return scale / v;
+      return DecodedQuotient(scale, v);
   }
   return scale;
 }
@@ -63,7 +64,7 @@ Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::str
         const float scale = ScaleValueOf(type, m.scale, ScaleCodeAt(m.scales, place, type));
         factor = BlockFactor(m, scale, r, constant);
       }
-      values(r, c) = Decode(m.element, m.codes[r * m.cols + c]) * factor;
+      values(r, c) = DecodedProduct(Decode(m.element, m.codes[r * m.cols + c]), factor);
     }
   }
   return values;

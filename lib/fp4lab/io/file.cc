@@ -11,14 +11,14 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/memory.h"
+#include "fp4lab/io/near_files.h"
 
 namespace fp4lab {
 namespace {
 
-[[noreturn]] void CannotRead(const std::string& path, int error) {
-  throw Error(path, std::string("cannot be read: ") + std::strerror(error));
-}
+constexpr std::size_t kMostNeighbours = 10'000;
 
 }  // namespace
 
@@ -26,11 +26,31 @@ void RefuseControlCharacters(std::string_view name, std::string_view where) {
   if (Printable(name) != name) throw Error(where, "has a name with control characters");
 }
 
+std::string NearFilesText(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string name = Printable(path.filename().string());
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  while (!error && entry != std::filesystem::directory_iterator() &&
+         names.size() < kMostNeighbours) {
+    const std::string other = Printable(entry->path().filename().string());
+    if (other != name) names.push_back(other);  // a link to nowhere has the name itself
+    entry.increment(error);
+  }
+  return NearNames(name, names).empty() ? "" : "; " + DidYouMean(name, names);
+}
+
+void CannotRead(const std::filesystem::path& path, int error) {
+  const std::string near = error == ENOENT ? NearFilesText(path) : "";
+  throw Error(path.string(), std::string("cannot be read: ") + std::strerror(error) + near);
+}
+
 bool Exists(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) return false;
-  if (error) CannotRead(path.string(), error.value());
+  if (error) CannotRead(path, error.value());
   return true;
 }
 

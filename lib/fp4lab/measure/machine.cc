@@ -69,10 +69,7 @@ bool HighwayAtLeast(int major, int minor) {
   return HWY_MAJOR > major || (HWY_MAJOR == major && HWY_MINOR >= minor);
 }
 
-std::size_t PeakMemory() {  // getrusage would count the memory of the process before exec, too
-  const std::string text = Field("/proc/self/status", "VmHWM");  // "123456 kB"
-  return Positive(std::strtol(text.c_str(), nullptr, 10)) * 1024;
-}
+std::size_t PeakMemory() { return fp4lab::PeakMemory(); }
 
 std::size_t CurrentMemory() {
   std::ifstream in("/proc/self/statm");

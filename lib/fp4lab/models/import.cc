@@ -12,6 +12,7 @@
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/memory.h"
+#include "fp4lab/io/near_files.h"
 #include "fp4lab/models/family.h"
 #include "fp4lab/models/published.h"
 #include "fp4lab/models/tensor_names.h"
@@ -59,7 +60,8 @@ class Importer {
         fs::is_directory(options.from) ? options.from : options.from.parent_path();
     const fs::path path = folder / "config.json";
     if (!Exists(path)) {
-      throw Error(path.string(), "is not there; the model's shape stands in it");
+      throw Error(path.string(),
+                  "is not there; the model's shape stands in it" + NearFilesText(path));
     }
     config_ = ReadJsonFile(path);
     config_path_ = path.string();

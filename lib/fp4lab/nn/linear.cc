@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -235,6 +236,7 @@ void WeightGradient(const LinearRecipe& recipe, const LinearCall& call, const Li
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {
   const IeeeArithmetic ieee;
+  const StepScope part(StepPart::kQuantization);  // but for the products
   const View x = input.x;
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
@@ -252,6 +254,7 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
                     LinearWeight* weight, const LinearInput& dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw) {
   const IeeeArithmetic ieee;
+  const StepScope part(StepPart::kQuantization);  // but for the products
   Expects(input.x.col_stride == 1 && dy.x.col_stride == 1 && input.x.rows == dy.x.rows &&
               input.x.cols == weight->w.cols && dy.x.cols == weight->w.rows,
           "LinearBackward: x (tokens, in), dy (tokens, out), w (out, in)");

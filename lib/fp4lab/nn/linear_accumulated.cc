@@ -5,6 +5,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/memory_order.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
@@ -83,6 +84,7 @@ void MultiplyAccumulated(const GemmRecipe& recipe, const LinearCall& call,
                 problem + ", in operand " + std::string(OperandName(a.operand)) + " or " +
                     std::string(OperandName(b.operand)));
   }
+  const StepScope part(StepPart::kGemm);
   Matrix<float> y(c.rows, c.cols);
   GemmAs(*recipe.accumulation, pa.operand, pb.operand, {.alpha = AlphaOf(recipe, pa.amax, pb.amax)},
          y.View());

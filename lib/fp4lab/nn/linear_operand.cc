@@ -11,6 +11,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
@@ -506,6 +507,7 @@ void MultiplyWindows(const OperandUse& a, const OperandUse& b, GemmOptions optio
 
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c) {
   const IeeeArithmetic ieee;
+  const StepScope part(StepPart::kGemm);
   if (a.operand->scale_window != 0 || b.operand->scale_window != 0) {
     return MultiplyWindows(a, b, options, c);
   }

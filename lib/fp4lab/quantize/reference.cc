@@ -1,6 +1,7 @@
 // The scalar definition of quantization by any dialect, to be read together with the stages.
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/dialect/decoded_product.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/ms_eden.h"
@@ -77,8 +78,8 @@ void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<floa
   const BlockGrid grid(dialect, q.rows, q.cols);
   ParallelFor(q.rows, [&](std::size_t r) {
     for (std::size_t c = 0; c < q.cols; ++c) {
-      out(r, c) =
-          Decode(dialect.element, q.codes[r * q.cols + c]) * ScaleAt(dialect, grid, q, r, c);
+      out(r, c) = DecodedProduct(Decode(dialect.element, q.codes[r * q.cols + c]),
+                                 ScaleAt(dialect, grid, q, r, c));
     }
   });
 }

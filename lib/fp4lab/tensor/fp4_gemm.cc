@@ -79,6 +79,11 @@ struct Fp4TileMemory {
 // are not adjacent or the last block is not whole.
 void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::size_t k,
                 std::size_t depth, const Fp4TileMemory& memory, Fp4Work* w) {
+  if (depth == 0) {  // a may have no memory; the tiles read nothing, but step over it
+    w->a = memory.codes;
+    w->a_scales = memory.scales;
+    return;
+  }
   const Fp4Codes a = p.a.codes.Block(row, k, rows, depth);
   w->a = a.data;
   w->a_row_stride = a.row_stride;

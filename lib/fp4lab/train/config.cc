@@ -546,6 +546,9 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
   o.Read("chunk_tokens", &c.chunk_tokens);
   o.Read("high_precision", &c.high_precision);
   o.Read("diagnostics_every", &c.diagnostics_every);
+  if (const Json* texts = o.Member("texts")) {
+    c.texts = ReadValidationTexts(*texts, o.Where("texts"));
+  }
   o.Finish();
   CheckAtLeast<std::int64_t>(o, "every", c.every, 0);
   CheckAtLeast<std::int64_t>(o, "tokens", c.tokens, 0);
@@ -556,11 +559,13 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
 
 Json ToJson(const EvaluationConfig& c) {
   const IeeeArithmetic ieee;
-  return {{"every", c.every},
-          {"tokens", c.tokens},
-          {"chunk_tokens", c.chunk_tokens},
-          {"high_precision", c.high_precision},
-          {"diagnostics_every", c.diagnostics_every}};
+  Json json = {{"every", c.every},
+               {"tokens", c.tokens},
+               {"chunk_tokens", c.chunk_tokens},
+               {"high_precision", c.high_precision},
+               {"diagnostics_every", c.diagnostics_every}};
+  if (!c.texts.empty()) json["texts"] = ToJson(std::span(c.texts));
+  return json;
 }
 
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {

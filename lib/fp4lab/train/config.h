@@ -166,6 +166,8 @@ struct EvaluationConfig {
   std::int64_t chunk_tokens = 2048;  // tokens of one entry of Evaluation::chunk_losses
   bool high_precision = true;        // evaluate also with the forward pass in high precision
   int diagnostics_every = 1;         // evaluations between diagnostics; 0: none
+  // Further texts to validate on, each cut to windows as the validation part is.
+  std::vector<ValidationText> texts = {};
 
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
@@ -222,8 +224,9 @@ inline constexpr int kMostNudge = 1 << 20;
 // shapes, too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out, but for members that came later (model/parts, model/mup,
-// model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling) and are
-// as before: files and keys of runs stay. ReadTrainConfig gives the same config back.
+// model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling,
+// evaluation/texts) and are as before: files and keys of runs stay. ReadTrainConfig gives the same
+// config back.
 Json ToJson(const TrainConfig& config);
 
 // The keys "preset" and "from" stand for the members of a model (start/named_model.h).

@@ -1,12 +1,22 @@
 #include "fp4lab/train/corpus_fit.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab {
+
+Corpus LoadCorpusFor(const TrainConfig& config) {
+  const IeeeArithmetic ieee;
+  Corpus corpus = LoadCorpus(config.data);
+  corpus.texts = LoadValidationTexts(config.evaluation.texts);
+  return corpus;
+}
 
 void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const std::string& where) {
   const Json empty = Json::object();
@@ -26,6 +36,19 @@ void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const std::str
   const auto sequence = static_cast<std::size_t>(config.model.sequence);
   too_short("training", corpus.train.size(), 2 * sequence);
   too_short("validation", corpus.validation.size(), sequence + 1);
+  for (const ValidationPart& text : corpus.texts) {
+    const std::string place = root.Where("evaluation") + "/texts/" + text.name;
+    if (text.tokens.size() < sequence + 1) {
+      throw Error(place, "has " + std::to_string(text.tokens.size()) +
+                             " tokens; the model's sequence needs at least " +
+                             std::to_string(sequence + 1));
+    }
+    const int largest = *std::max_element(text.tokens.begin(), text.tokens.end());
+    if (largest < config.model.vocabulary) continue;
+    throw Error(place, "holds the token " + std::to_string(largest) +
+                           ", outside the model's vocabulary of " +
+                           std::to_string(config.model.vocabulary));
+  }
 }
 
 std::string EvaluationShortfall(const TrainConfig& config, const Corpus& corpus) {

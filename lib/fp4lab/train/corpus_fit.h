@@ -8,8 +8,12 @@
 
 namespace fp4lab {
 
+// The corpus of config.data, with the texts of config.evaluation. Throws Error as LoadCorpus does.
+Corpus LoadCorpusFor(const TrainConfig& config);
+
 // Throws Error for a corpus with more tokens in its vocabulary than the model has, or with a part
-// too short for the model's sequence; `where` begins the errors' JSON pointers. A Trainer calls it.
+// or text too short for the model's sequence; `where` begins the errors' JSON pointers. A Trainer
+// calls it.
 void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const std::string& where);
 
 // One line that says that config.evaluation.tokens is more than the validation part of the corpus

@@ -1,10 +1,12 @@
 #include "fp4lab/train/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/limits.h"
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/optimizer/optimizers.h"
@@ -51,6 +53,7 @@ class CpuEngine final : public Engine {
   void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
 
   void Update(const UpdateStep& step) override {
+    const StepScope part(StepPart::kOptimizer);
     const std::vector<std::span<float>> states(states_.begin(), states_.end());
     UpdateParameters(config_.optimizer, step, model_.Layout().groups,
                      {gradients_, parameters_, states});
@@ -63,6 +66,14 @@ class CpuEngine final : public Engine {
     model_.Forward(pass, inputs);
     model_.Loss(targets, row_loss);
   }
+
+  void BeginTiming() override { clock_.emplace(); }
+  StepTimes EndTiming() override {
+    const StepTimes times = clock_->Times();
+    clock_.reset();
+    return times;
+  }
+  std::uint64_t PeakMemory() const override { return fp4lab::PeakMemory(); }
 
   void Initialize() override {
     InitializeParameters(config_, parameters_);
@@ -102,6 +113,7 @@ class CpuEngine final : public Engine {
   FloatBuffer amax_histories_;
   Model model_;
   std::vector<double> row_loss_;
+  std::optional<StepClock> clock_;
 };
 
 // An engine whose calls compute in IEEE arithmetic, whatever the state of the calling thread.
@@ -129,6 +141,9 @@ class GuardedEngine final : public Engine {
     const IeeeArithmetic ieee;
     engine_->Losses(pass, inputs, targets, row_loss);
   }
+  void BeginTiming() override { engine_->BeginTiming(); }
+  StepTimes EndTiming() override { return engine_->EndTiming(); }
+  std::uint64_t PeakMemory() const override { return engine_->PeakMemory(); }
   bool Any(bool said) override { return engine_->Any(said); }
   void Initialize() override {
     const IeeeArithmetic ieee;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/optimizer/optimizer.h"
@@ -67,6 +68,14 @@ class Engine {
   // Forward only, over at most a micro-batch: row_loss in nats, one for each token.
   virtual void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
                       std::span<const std::uint16_t> targets, std::span<double> row_loss) = 0;
+
+  // Begins to time the parts of the calls that follow, by the same thread, up to EndTiming, which
+  // returns the times. On a GPU they are those of its kernels and copies.
+  virtual void BeginTiming() = 0;
+  virtual StepTimes EndTiming() = 0;
+  // The most memory that this engine's processor has held, in bytes: the process's on a CPU, that
+  // of the engine's arrays on a GPU.
+  virtual std::uint64_t PeakMemory() const = 0;
 
   // Whether `said` is true in any process of the world. Every process must call this.
   virtual bool Any(bool said) { return said; }

@@ -51,6 +51,7 @@ struct Trainer::State {
   };
   Evaluated evaluated;
   const Recipe* recipe = &config.recipe;  // the recipe that the engine computes with
+  bool times_steps = false;
   // The scale of the loss, and the good steps since it changed: numbers of the run if it is
   // dynamic.
   std::array<float, 2> loss_scale = {InitialLossScale(config.optimizer), 0.0f};
@@ -88,13 +89,17 @@ struct Trainer::State {
   // Losses and gradients of the first micro-batches of the step about to be made.
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
+  StepResult Step(double learning_rate);
   // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
   void Begin(const std::vector<float>& weights, const std::string& where);
   // Plants the model's outliers if they are due after the steps that are done.
   void Plant();
   // Repeats the step with an inspector that looks at every tensor.
   NonFinite Locate();
-  std::vector<double> WindowLosses(bool high_precision);
+  // Mean losses of the windows of a text, in order.
+  std::vector<double> WindowLosses(std::span<const std::uint16_t> text, bool high_precision);
+  // Whether the recipe in use quantizes anything in the forward pass.
+  bool QuantizesForward() const;
   const std::vector<double>& EvaluatedLosses(EvaluationPrecision precision);
   Json Identity() const;
 };
@@ -171,31 +176,47 @@ void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
 
 bool Trainer::Any(bool said) { return state_->engine->Any(said); }
 
+void Trainer::TimeSteps(bool on) { state_->times_steps = on; }
+std::uint64_t Trainer::PeakMemory() const { return state_->engine->PeakMemory(); }
+
 StepResult Trainer::Step(double learning_rate) {
   const IeeeArithmetic ieee;
   State& s = *state_;
-  if (s.teacher != nullptr) s.teacher->TakeDivergence();  // of diagnostics before the step
-  const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);
-  const double scale = s.loss_scale[0];
+  if (!s.times_steps) return s.Step(learning_rate);
+  s.engine->BeginTiming();
+  try {
+    StepResult result = s.Step(learning_rate);
+    result.times = s.engine->EndTiming();
+    return result;
+  } catch (...) {
+    s.engine->EndTiming();
+    throw;
+  }
+}
+
+StepResult Trainer::State::Step(double learning_rate) {
+  if (teacher != nullptr) teacher->TakeDivergence();  // of diagnostics before the step
+  const StepSums sums = Gradients(Pass{}, config.micro_batches);
+  const double scale = loss_scale[0];
   StepResult result;
   result.loss = sums.loss;
   result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
   result.loss_scale = scale;
-  if (s.teacher != nullptr) result.teacher_kl = s.teacher->TakeDivergence();
+  if (teacher != nullptr) result.teacher_kl = teacher->TakeDivergence();
   result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
-                   s.ScalesDynamically() && scale > 1.0;
+                   ScalesDynamically() && scale > 1.0;
   if (result.skipped) {
     result.grad_norm = 0.0;
   } else if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    result.non_finite = s.Locate();
+    result.non_finite = Locate();
     return result;
   } else {
-    s.Update(learning_rate, result.grad_norm);
+    Update(learning_rate, result.grad_norm);
   }
-  s.EndStep(!result.skipped);
-  ++s.steps;
-  s.Plant();
-  s.evaluated.losses.clear();
+  EndStep(!result.skipped);
+  ++steps;
+  Plant();
+  evaluated.losses.clear();
   return result;
 }
 
@@ -230,9 +251,9 @@ NonFinite Trainer::State::Locate() {
   return found;
 }
 
-// Mean losses of the validation windows, in order.
-std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
-  const std::size_t t = order.sequence, all = corpus->validation.size() - 1;
+std::vector<double> Trainer::State::WindowLosses(std::span<const std::uint16_t> text,
+                                                 bool high_precision) {
+  const std::size_t t = order.sequence, all = text.size() - 1;
   const auto asked = static_cast<std::size_t>(config.evaluation.tokens);
   const std::size_t windows =
       std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
@@ -243,7 +264,7 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
   for (std::size_t first = 0; first < windows; first += MicroBatch()) {
     const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
     for (std::size_t w = 0; w < count; ++w) {
-      CopyWindow(corpus->validation, (first + w) * t, std::span(inputs).subspan(w * t, t),
+      CopyWindow(text, (first + w) * t, std::span(inputs).subspan(w * t, t),
                  std::span(targets).subspan(w * t, t));
     }
     engine->Losses(pass, std::span(inputs).first(rows), std::span(targets).first(rows),
@@ -258,19 +279,21 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
   return losses;
 }
 
-const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
+bool Trainer::State::QuantizesForward() const {
   const LinearRecipe& rest = recipe->rest;
   const auto is_rest = [&](const LinearRecipe& linear) {
     return linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
   };
-  const bool same_forward =
-      is_rest(recipe->linear) &&
-      std::all_of(recipe->rules.begin(), recipe->rules.end(), [&](const RecipeRule& rule) {
-        return is_rest(RecipeAtShare(rule.recipe, recipe->share).linear);
-      });
-  const bool high_precision = precision == EvaluationPrecision::kHigh && !same_forward;
+  return !is_rest(recipe->linear) ||
+         !std::all_of(recipe->rules.begin(), recipe->rules.end(), [&](const RecipeRule& rule) {
+           return is_rest(RecipeAtShare(rule.recipe, recipe->share).linear);
+         });
+}
+
+const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
+  const bool high_precision = precision == EvaluationPrecision::kHigh && QuantizesForward();
   if (evaluated.losses.empty() || evaluated.high_precision != high_precision) {
-    evaluated = {high_precision, WindowLosses(high_precision)};
+    evaluated = {high_precision, WindowLosses(corpus->validation, high_precision)};
   }
   return evaluated.losses;
 }
@@ -299,6 +322,26 @@ Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
     evaluation.chunk_losses.push_back(Mean(std::span(losses).subspan(first, count)));
   }
   return evaluation;
+}
+
+bool IsFinite(const TextLoss& loss) {
+  return std::isfinite(loss.loss) && std::isfinite(loss.loss_high.value_or(0.0));
+}
+
+std::vector<TextLoss> Trainer::EvaluateTexts() {
+  const IeeeArithmetic ieee;
+  State& s = *state_;
+  std::vector<TextLoss> out;
+  for (const ValidationPart& text : s.corpus->texts) {
+    const std::vector<double> losses = s.WindowLosses(text.tokens, false);
+    TextLoss& loss = out.emplace_back();
+    loss.name = text.name;
+    loss.loss = Mean(losses);
+    loss.tokens = static_cast<std::int64_t>(losses.size() * s.order.sequence);
+    if (!s.config.evaluation.high_precision) continue;
+    loss.loss_high = s.QuantizesForward() ? Mean(s.WindowLosses(text.tokens, true)) : loss.loss;
+  }
+  return out;
 }
 
 // Runs the next step's first micro-batch, forward and backward, without an update.

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
@@ -35,6 +36,7 @@ struct StepResult {
   // Dynamic loss scaling: the gradients were not finite, so no weight changed (grad_norm is 0).
   bool skipped = false;
   std::optional<NonFinite> non_finite;  // if set, no update was made and the step does not count
+  std::optional<StepTimes> times;       // of its parts, if TimeSteps asked for them
 };
 
 enum class EvaluationPrecision {
@@ -47,6 +49,16 @@ struct Evaluation {
   std::vector<double> chunk_losses;  // means over EvaluationConfig::chunk_tokens each
   std::int64_t tokens = 0;           // predicted tokens
 };
+
+// The losses on one of EvaluationConfig::texts, which is read as the validation part is: those that
+// a run would state whose validation part is the text.
+struct TextLoss {
+  std::string name;
+  double loss = 0.0;                     // kTraining, mean nats per token
+  std::optional<double> loss_high = {};  // kHigh, if EvaluationConfig::high_precision
+  std::int64_t tokens = 0;               // predicted tokens
+};
+bool IsFinite(const TextLoss& loss);
 
 // The members of a checkpoint that the trainer keeps for a study and does not read.
 struct LoadedState {
@@ -85,12 +97,18 @@ class Trainer {
   // if the configuration's recipe changes during the run.
   void UseRecipeOf(std::int64_t step, std::int64_t total_steps);
 
+  // Whether the steps to come tell the times of their parts (StepResult::times).
+  void TimeSteps(bool on);
+  std::uint64_t PeakMemory() const;  // Engine::PeakMemory
+
   // One optimizer step at the given rate (LearningRate gives a schedule's).
   StepResult Step(double learning_rate);
   // The next step of a run of `total_steps`, at the schedule's rate and under the step's recipe.
   StepResult StepOf(std::int64_t total_steps);
 
   Evaluation Evaluate(EvaluationPrecision precision);
+  // In the order of Corpus::texts.
+  std::vector<TextLoss> EvaluateTexts();
   // Diagnostics of every quantized operand in the first micro-batch of the next step, without an
   // update.
   std::vector<TensorStatistics> Diagnose();

@@ -17,7 +17,7 @@ SafetensorsFile RefuseNpz(const std::filesystem::path& path) {
 std::string CheckCheckpointJson(const std::string& path, const std::string& original,
                                 const std::string& values) {
   const nb::gil_scoped_release release;
-  const CheckOptions options{.original = original, .values = values, .read_npz = RefuseNpz};
+  const CheckpointOptions options{.original = original, .values = values, .read_npz = RefuseNpz};
   return ReportJson(CheckCheckpoint(path, options)).dump();
 }
 

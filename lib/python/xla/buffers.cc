@@ -20,6 +20,7 @@ constexpr std::array kDtypes = {
     NamedDtype{ffi::DataType::F4E2M1FN, "float4_e2m1fn", 4},
     NamedDtype{ffi::DataType::U8, "uint8", 8},
     NamedDtype{ffi::DataType::U32, "uint32", 32},
+    NamedDtype{ffi::DataType::S32, "int32", 32},
 };
 
 const NamedDtype& Find(ffi::DataType type) {

@@ -1,15 +1,12 @@
 // Transformer Engine's GEMM call.
 #include "fp4lab/te/gemm.h"
 
-#include <array>
-#include <bit>
 #include <vector>
 
 #include "buffers.h"
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/block/scale_swizzle.h"
-#include "fp4lab/formats/format.h"
 #include "handlers.h"
+#include "operands.h"
 
 namespace fp4lab::handlers {
 
@@ -27,10 +24,14 @@ struct GemmCall {
   GemmConfig config;
 };
 
-GemmResult ResultOf(const Buffer& out, std::size_t rows, std::size_t cols) {
+void CheckResult(const Buffer& out, std::size_t rows, std::size_t cols) {
   Demand(out.element_count() == rows * cols, "the result " + ShapeText(out) + " is not (" +
                                                  std::to_string(rows) + ", " +
                                                  std::to_string(cols) + ")");
+}
+
+GemmResult ResultOf(const Buffer& out, std::size_t rows, std::size_t cols) {
+  CheckResult(out, rows, cols);
   GemmResult result{.rows = rows, .cols = cols};
   if (out.element_type() == ffi::DataType::F32) {
     result.fp32 = FloatsOf(out);
@@ -65,53 +66,24 @@ PackedFp4 Fp4Of(const Buffer& data, const Buffer& scale, std::int64_t axis, cons
           .depth = shape.cols};
 }
 
-// The values of an FP8, BF16 or binary32 buffer.
-std::vector<float> ValuesOf(const Buffer& data) {
-  const std::size_t count = data.element_count();
-  std::vector<float> values(count);
-  const ffi::DataType type = data.element_type();
-  if (type == ffi::DataType::F32) {
-    std::copy_n(FloatsOf(data), count, values.begin());
-  } else if (type == ffi::DataType::BF16) {
-    for (std::size_t i = 0; i < count; ++i) {
-      values[i] = std::bit_cast<float>(std::uint32_t{WordsOf(data)[i]} << 16);
-    }
-  } else {
-    Demand(type == ffi::DataType::F8E4M3FN || type == ffi::DataType::F8E5M2,
-           "operands of type " + std::string(DtypeName(type)) + " are not served");
-    std::array<float, 256> table;
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      table[i] = Decode(type == ffi::DataType::F8E4M3FN ? FormatId::kE4M3 : FormatId::kE5M2, i);
-    }
-    for (std::size_t i = 0; i < count; ++i) values[i] = table[BytesOf(data)[i]];
-  }
-  return values;
-}
-
-// values(r, k) times the E8M0 scale of its block of 32 along k; the scales are in 128x4 tiles.
-void ScaleMxfp8(MatrixView<float> values, const Buffer& scale) {
-  const std::size_t blocks = values.cols / 32;
-  const std::size_t padded = RoundUp(blocks, 4);
-  Demand(scale.element_count() >= RoundUp(values.rows, 128) * padded && values.cols % 32 == 0,
-         "MXFP8 scales " + ShapeText(scale) + " do not fit the operand");
-  for (std::size_t r = 0; r < values.rows; ++r) {
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const float s = Decode(FormatId::kE8M0, BytesOf(scale)[Offset128x4(r, b, padded)]);
-      for (std::size_t k = 32 * b; k < 32 * (b + 1); ++k) values(r, k) *= s;
-    }
-  }
-}
-
 struct Operand {
   std::vector<float> memory;
   MatrixView<float> view;  // (rows, depth)
 };
 Operand OperandOf(const Buffer& data, std::int64_t axis, bool depth_first) {
   const Folded shape = Fold(data, axis);
-  Operand operand{.memory = ValuesOf(data), .view = {}};
+  Operand operand{.memory = ValuesOf(data, 0, data.element_count()), .view = {}};
   const MatrixView<float> stored(operand.memory.data(), shape.rows, shape.cols);
   operand.view = depth_first ? stored.Transposed() : stored;
   return operand;
+}
+
+// The E8M0 scales of an operand, in tiles of 128x4.
+const std::uint8_t* TilesOf(const Buffer& scale, MatrixView<const float> operand) {
+  Demand(operand.cols % 32 == 0 &&
+             scale.element_count() >= Mxfp8ScaleBytes(operand.rows, operand.cols),
+         "MXFP8 scales " + ShapeText(scale) + " do not fit the operand");
+  return BytesOf(scale);
 }
 
 void MultiplyNvfp4(const GemmCall& call) {
@@ -134,11 +106,12 @@ void MultiplyOther(const GemmCall& call, ScalingMode mode) {
   if (mode == ScalingMode::kDelayed || mode == ScalingMode::kCurrent) {
     alpha = ScalarOf(call.lhs_scale, "lhs_scale_inv") * ScalarOf(call.rhs_scale, "rhs_scale_inv");
   } else if (mode == ScalingMode::kMxfp8) {
-    ScaleMxfp8(a.view, call.lhs_scale);
-    ScaleMxfp8(b.view, call.rhs_scale);
+    ScaleMxfp8(a.view, TilesOf(call.lhs_scale, a.view));
+    ScaleMxfp8(b.view, TilesOf(call.rhs_scale, b.view));
   }
-  PlainGemm(a.view, b.view, mode == ScalingMode::kMxfp8 ? 32 : 0, alpha,
-            BiasOf(call.bias, b.view.rows), ResultOf(call.out, a.view.rows, b.view.rows));
+  CheckResult(call.out, a.view.rows, b.view.rows);
+  MultiplyInto(a.view, b.view, mode == ScalingMode::kMxfp8 ? 32 : 0, alpha,
+               BiasOf(call.bias, b.view.rows), call.out, 0);
 }
 
 void RunGemm(const GemmCall& call) {

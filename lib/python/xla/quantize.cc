@@ -12,6 +12,7 @@
 #include "fp4lab/te/quantize.h"
 #include "fp4lab/transform/hadamard.h"
 #include "handlers.h"
+#include "operands.h"
 
 namespace fp4lab::handlers {
 namespace {
@@ -128,13 +129,6 @@ void QuantizeNvfp4(const QuantizeCall& call, const TeMatrix& x) {
   }
   TeQuantize(x, q);
   *FloatsOf(call.new_amax) = amax;
-}
-
-FormatId Fp8Of(const Buffer& codes) {
-  const ffi::DataType type = codes.element_type();
-  Demand(type == ffi::DataType::F8E4M3FN || type == ffi::DataType::F8E5M2,
-         "FP8 codes are float8_e4m3fn or float8_e5m2, not " + std::string(DtypeName(type)));
-  return type == ffi::DataType::F8E4M3FN ? FormatId::kE4M3 : FormatId::kE5M2;
 }
 
 // codes = FP8(fl(x * scale)), saturating; scale_inv = fl(1 / scale); the amax grows by that of x.

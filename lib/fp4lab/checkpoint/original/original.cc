@@ -12,6 +12,7 @@
 #include "fp4lab/checkpoint/decoder.h"
 #include "fp4lab/checkpoint/original/error_sums.h"
 #include "fp4lab/checkpoint/original/random_rounding.h"
+#include "fp4lab/checkpoint/original/scale_fit.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/quantize.h"
 
@@ -40,11 +41,15 @@ enum class NumberPlace : std::uint8_t {
 class OriginalComparer {
  public:
   OriginalComparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
-                   std::span<const float> numbers, const RowReader& original)
-      : r_(r),
+                   std::span<const float> numbers, const RowReader& original,
+                   const OtherOriginals& others, const OtherScales& other_scales)
+      : bytes_(bytes),
+        r_(r),
         convention_(convention),
         numbers_(numbers),
         original_(original),
+        others_(others),
+        other_scales_(other_scales),
         decoder_(bytes, r) {}
 
   OriginalVerdict Compare() {
@@ -403,9 +408,30 @@ class OriginalComparer {
                                       : ": parts with tensor scales of their own");
   }
 
+  // Why values without a tensor scale may be a power of two times the original; "" for others.
+  std::string OneFormatText(double factor) const {
+    if (!(factor > 0) || !numbers_.empty()) return "";
+    if (!r_.numbers && r_.scale == FormatId::kE4M3 && r_.block_rows == 1) {
+      return ": a tensor scale of " + TextOf("%.6g", 1 / factor) + " is missing";
+    }
+    const double exponent = std::log2(factor), whole = std::round(exponent);
+    if (whole == 0 || std::fabs(exponent - whole) > 0.05) return "";
+    if (!r_.numbers && r_.scale == FormatId::kE8M0 && std::fabs(whole) < 127) {
+      return ": every scale byte is " + std::to_string(static_cast<int>(std::fabs(whole))) +
+             " too " + (whole > 0 ? "large" : "small");
+    }
+    if (FormatOf(r_.element).bits != 8 || std::fabs(whole) != 1) return "";
+    return whole > 0
+               ? ", as of E4M3 FNUZ (AMD), whose values are half as large: the bytes are read as "
+                 "E4M3, or the scales were doubled for another reader"
+               : ": the scales are half as large as the bytes need, as for E4M3 bytes that are "
+                 "taken for FNUZ (AMD)";
+  }
+
   std::string FactorText(double factor) const {
     const std::string times = "the values are " + TextOf("%.6g", factor) + " times the original";
-    if (numbers_.size() != 1) return times;
+    if (std::fabs(factor + 1) < 0.02) return times + ": every sign is inverted";
+    if (numbers_.size() != 1) return times + OneFormatText(factor);
     const double m = MultiplierOf(convention_, numbers_[0], r_);
     const auto near = [&](double other) { return std::fabs(factor / other - 1) < 0.01; };
     if (near(m)) return times + ": the scales hold the tensor scale already";
@@ -444,51 +470,70 @@ class OriginalComparer {
     // Stochastic rounding costs up to 5 dB.
     const double good = v_.nearest.empty() ? 8 : v_.expected_db - 6;
     const bool off = stated.sqnr_db < good || stated.best_sqnr_db > stated.sqnr_db + 1;
-    const std::string parts = off ? PartsText() : "";
-    if (!parts.empty()) {
-      v_.cause = parts;
-    } else if (stated.best_sqnr_db > stated.sqnr_db + 1 && stated.best_sqnr_db > 6) {
+    if (!off) return;
+    v_.cause = PartsText();
+    if (!v_.cause.empty()) return;
+    v_.cause = ClippedText();
+    if (!v_.cause.empty()) return;
+    // One factor is the cause where it leaves the error of the rounding.
+    const bool factor = stated.best_sqnr_db > stated.sqnr_db + 1 && stated.best_sqnr_db > 6;
+    if (factor && stated.best_sqnr_db >= (v_.nearest.empty() ? good : v_.expected_db - 2)) {
       v_.cause = FactorText(stated.factor);
-    } else if (stated.best_sqnr_db < 6) {
-      const std::string rows = PermutationText();
-      v_.cause = rows.empty() ? "no reading of the bytes is near the original" : rows;
+      return;
+    }
+    v_.cause = ElsewhereText();
+    if (!v_.cause.empty()) return;
+    if (stated.best_sqnr_db < 6) {
+      v_.cause = "no reading of the bytes is near the original";
     } else if (!v_.nearest.empty() && stated.sqnr_db < v_.expected_db - 6) {
       v_.cause = "the error is " + TextOf("%.2f dB", v_.expected_db - stated.sqnr_db) +
                  " above that of " + v_.nearest;
+    } else if (factor) {
+      v_.cause = FactorText(stated.factor);
     }
   }
 
-  // Rows in another order: gate and up interleaved, or joined.
-  std::string PermutationText() const {
-    if (r_.rows % 2 != 0 || r_.rows < 4) return "";
-    const std::size_t count = std::min<std::size_t>(r_.rows, 512);
-    const std::size_t half = r_.rows / 2;
-    for (const bool interleaved : {true, false}) {
-      ErrorSums scaled;
-      std::vector<float> y(r_.cols);
-      for (std::size_t row = 0; row < count; ++row) {
-        const std::size_t at =
-            interleaved ? row % 2 * half + row / 2 : (row < half ? 2 * row : 2 * (row - half) + 1);
-        const Matrix<float> x = original_(at, 1);
-        decoder_.Row(row, r_.codes, r_.order, y);
-        const ErrorSums s = SumsOf(x.values, y);
-        const double f = NumberOf(row);
-        scaled.Add({s.xx, s.xy * f, s.yy * f * f});
+  // Scales that saturate, since the stored tensor scale is that of a smaller amax.
+  std::string ClippedText() const {
+    if (r_.numbers || numbers_.size() != 1 || r_.block_rows == 0) return "";
+    const double amax = MultiplierOf(convention_, numbers_[0], r_) *
+                        static_cast<double>(MaxFinite(r_.scale)) *
+                        static_cast<double>(MaxFinite(r_.element));
+    if (!(amax < 0.95 * static_cast<double>(amax_))) return "";
+    std::size_t saturated = 0, all = 0;
+    for (const std::size_t row : SampleRows(rows_, 256)) {
+      for (std::size_t block = 0; block < r_.scale_cols; ++block, ++all) {
+        const float s = decoder_.Scale(row / r_.rows, row % r_.rows, block, r_.order);
+        saturated += s == MaxFinite(r_.scale) ? 1 : 0;
       }
-      if (scaled.Sqnr(scaled.Best()) < 6) continue;
-      return interleaved
-                 ? "the rows are interleaved: stored rows 0, 2, 4, ... are the first half of the "
-                   "original's"
-                 : "the rows are joined: the first half of the stored rows are the original's rows "
-                   "0, 2, 4, ...";
     }
-    return "";
+    if (saturated * 20 < all) return "";
+    return TextOf("%.3g %%", 100 * static_cast<double>(saturated) / static_cast<double>(all)) +
+           " of the scales are " + ShortestText(MaxFinite(r_.scale)) +
+           ", the largest: the tensor scale is that of the amax " + TextOf("%.6g", amax) +
+           ", and the original's is " + ShortestText(amax_);
   }
 
+  // Codes of another format, at other places, or under scales that do not fit them.
+  std::string ElsewhereText() const {
+    const std::string element = ElementText(decoder_, r_, original_);
+    if (!element.empty()) return element;
+    const Directions directions(decoder_, r_, original_);
+    if (RowsInPlace(directions, rows_)) {
+      const std::string scales =
+          ScaleFitText(bytes_, decoder_, r_, convention_, numbers_, original_, other_scales_);
+      return scales.empty() ? OtherNumbersText(directions, rows_, r_) : scales;
+    }
+    return PlacementText(decoder_, r_, original_, others_);
+  }
+
+  const StoredBytes& bytes_;
   const Reading& r_;
   const TensorScaleConvention convention_;
   const std::span<const float> numbers_;
   const RowReader& original_;
+  const OtherOriginals& others_;
+  const OtherScales& other_scales_;
   const Decoder decoder_;
   std::size_t rows_ = 0;
   float amax_ = 0;
@@ -502,14 +547,15 @@ class OriginalComparer {
 
 OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
                                     TensorScaleConvention convention,
-                                    std::span<const float> numbers, const RowReader& original) {
+                                    std::span<const float> numbers, const RowReader& original,
+                                    const OtherOriginals& others, const OtherScales& scales) {
   const IeeeArithmetic ieee;
   if (reading.codes == CodeOrder::kDense6 || reading.rows == 0 || reading.cols == 0) {
     OriginalVerdict verdict;
     verdict.problem = "6-bit codes without gaps and empty matrices are not compared";
     return verdict;
   }
-  return OriginalComparer(bytes, reading, convention, numbers, original).Compare();
+  return OriginalComparer(bytes, reading, convention, numbers, original, others, scales).Compare();
 }
 
 }  // namespace fp4lab

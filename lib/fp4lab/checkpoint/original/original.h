@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/checkpoint/original/placement.h"
 #include "fp4lab/checkpoint/original/row_reader.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/exchange/vendors/reading.h"
@@ -38,9 +39,12 @@ struct OriginalVerdict {
   std::string cause;  // of a difference that is not rounding; empty: there is none
 };
 
-// Compares. `numbers` are the tensor scales in the convention: none, one, or one a part.
+// Compares. `numbers` are the tensor scales in the convention: none, one, or one a part. `others`
+// and `scales`: where else the matrix and its scales may come from; may be empty.
 OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
                                     TensorScaleConvention convention,
-                                    std::span<const float> numbers, const RowReader& original);
+                                    std::span<const float> numbers, const RowReader& original,
+                                    const OtherOriginals& others = {},
+                                    const OtherScales& scales = {});
 
 }  // namespace fp4lab

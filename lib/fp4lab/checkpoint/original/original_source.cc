@@ -129,6 +129,41 @@ RowReader OriginalSource::DecodedRows(const StoredFileEntry& entry, const Readin
   };
 }
 
+bool OriginalSource::IsTransposed(const std::string& name, const Reading& r) const {
+  const auto found = checkpoint_.tensors.tensors.find(name);
+  if (found == checkpoint_.tensors.tensors.end() || found->second.shape.empty()) return false;
+  return found->second.shape.back() != r.cols && found->second.shape.back() == r.rows;
+}
+
+std::vector<OtherOriginal> OriginalSource::Others(const std::string& tensor,
+                                                  const Reading& r) const {
+  constexpr std::size_t kMost = 512;
+  // Letters that two names have in common, at their beginnings and ends.
+  const auto nearness = [&](const std::string& name) {
+    const auto front = std::mismatch(name.begin(), name.end(), tensor.begin(), tensor.end());
+    const auto back = std::mismatch(name.rbegin(), name.rend(), tensor.rbegin(), tensor.rend());
+    return (front.first - name.begin()) + (back.first - name.rbegin());
+  };
+  std::vector<std::pair<std::ptrdiff_t, std::string>> names;
+  for (const auto& [name, t] : checkpoint_.tensors.tensors) {
+    std::size_t elements = 1;
+    for (const std::size_t n : t.shape) elements *= n;
+    const bool fits = !t.shape.empty() && t.shape.back() == r.cols;
+    if (name == tensor || !IsOriginal(t) || !fits || elements != r.parts * r.rows * r.cols) {
+      continue;
+    }
+    names.emplace_back(-nearness(name), name);
+  }
+  std::sort(names.begin(), names.end());
+  if (names.size() > kMost) names.resize(kMost);
+  std::vector<OtherOriginal> others;
+  for (const auto& [distance, name] : names) {
+    std::string problem;
+    others.push_back({name, Rows(name, r, &problem)});
+  }
+  return others;
+}
+
 RowReader OriginalSource::Rows(const std::string& name, const Reading& r,
                                std::string* problem) const {
   if (!checkpoint_.tensors.tensors.contains(name)) return DecodedRows(*EntryOf(name), r, problem);
@@ -141,7 +176,7 @@ RowReader OriginalSource::Rows(const std::string& name, const Reading& r,
                std::to_string(r.parts * r.rows) + "x" + std::to_string(r.cols);
     return {};
   }
-  const bool transposed = shape.back() != r.cols && shape.back() == r.rows;
+  const bool transposed = IsTransposed(name, r);
   if (shape.back() != r.cols && !transposed) {
     *problem = name + " has rows of " + std::to_string(shape.back()) + "; the matrix has rows of " +
                std::to_string(r.cols);

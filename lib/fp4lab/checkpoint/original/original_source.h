@@ -29,6 +29,13 @@ class OriginalSource {
   // dtype, or a quantized matrix that cannot be read.
   RowReader Rows(const std::string& tensor, const Reading& reading, std::string* problem) const;
 
+  // Whether the rows of a tensor, of another shape than the matrix, are columns of the file's.
+  bool IsTransposed(const std::string& tensor, const Reading& reading) const;
+
+  // Up to 512 other tensors of numbers that have the size of the matrix, those of the nearest names
+  // first.
+  std::vector<OtherOriginal> Others(const std::string& tensor, const Reading& reading) const;
+
  private:
   RowReader DecodedRows(const StoredFileEntry& entry, const Reading& reading,
                         std::string* problem) const;

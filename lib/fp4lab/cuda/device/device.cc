@@ -1,5 +1,6 @@
 #include "fp4lab/cuda/device/device.h"
 
+#include <atomic>
 #include <utility>
 
 #include "fp4lab/base/error.h"
@@ -9,6 +10,9 @@
 
 namespace fp4lab::cuda {
 namespace {
+
+// Bytes of all objects of DeviceMemory, now and at most.
+std::atomic<std::size_t> held_memory{0}, peak_memory{0};
 
 cudaEvent_t NewEvent() {
   cudaEvent_t event = nullptr;
@@ -74,6 +78,10 @@ DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
   const std::string what = std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
   Check(cudaMalloc(&data_, bytes), what.c_str());
+  const std::size_t now = held_memory += bytes;
+  for (std::size_t peak = peak_memory; peak < now;) {
+    if (peak_memory.compare_exchange_weak(peak, now)) break;
+  }
 }
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -82,7 +90,12 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   return *this;
 }
-DeviceMemory::~DeviceMemory() { cudaFree(data_); }
+DeviceMemory::~DeviceMemory() {
+  cudaFree(data_);
+  held_memory -= bytes_;
+}
+
+std::size_t PeakDeviceMemory() { return peak_memory; }
 
 void DeviceMemory::CopyFrom(std::span<const std::byte> host) const {
   Expects(host.size() <= bytes_, "the memory holds what is copied to it");

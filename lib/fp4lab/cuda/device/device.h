@@ -62,6 +62,10 @@ class DeviceMemory {
   std::size_t bytes_ = 0;
 };
 
+// The most bytes that objects of DeviceMemory have held at a time, on all devices of this process;
+// 0 in a build without CUDA.
+std::size_t PeakDeviceMemory();
+
 // Copies `host` to new device memory.
 template <class T>
 DeviceMemory OnDevice(std::span<const T> host) {

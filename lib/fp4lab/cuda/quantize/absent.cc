@@ -33,6 +33,7 @@ DeviceMemory::~DeviceMemory() = default;
 void DeviceMemory::CopyFrom(std::span<const std::byte>) const { Absent(); }
 void DeviceMemory::CopyTo(std::span<std::byte>) const { Absent(); }
 void DeviceMemory::Fill(std::uint8_t, StreamHandle) const { Absent(); }
+std::size_t PeakDeviceMemory() { return 0; }
 void CopyOnDevice(const void*, void*, std::size_t, StreamHandle) { Absent(); }
 
 StreamTimer::StreamTimer(StreamHandle stream) : stream_(stream) { Absent(); }

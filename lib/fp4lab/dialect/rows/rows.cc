@@ -24,6 +24,7 @@ const std::vector<Dialect>& Table() {
     AddMicroscaling(&rows);
     AddInference(&rows);
     AddFp8(&rows);
+    AddFp8Blocks(&rows);
     return rows;
   }();
   return table;

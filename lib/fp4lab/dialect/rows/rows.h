@@ -13,6 +13,7 @@ void AddOtherNvfp4(std::vector<Dialect>* rows);
 void AddInference(std::vector<Dialect>* rows);  // of FlashInfer after 014327a, MLX, ComfyUI, ...
 void AddMicroscaling(std::vector<Dialect>* rows);
 void AddFp8(std::vector<Dialect>* rows);
+void AddFp8Blocks(std::vector<Dialect>* rows);  // of Transformer Engine and DeepGEMM
 
 // The snapshot of Transformer Engine that its rows state.
 inline constexpr std::string_view kTransformerEngine =

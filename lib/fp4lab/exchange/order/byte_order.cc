@@ -23,6 +23,15 @@ constexpr std::array kScaleByteOrders = {
               .count = 6,
               .axes = {Rows(32), N(2), N(16), Cols(8), N(2), N(4)},
               .transpose = {0, 3, 5, 2, 4, 1}},
+    // Of a GEMM's scales: four blocks of a row in a word, words column by column.
+    ByteOrder{.name = "deepgemm",
+              .source = "deepseek-ai/DeepGEMM, csrc/jit_kernels/impls/smxx_layout.hpp "
+                        "get_mn_major_tma_aligned_packed_ue8m0_tensor",
+              .pad_rows = 4,
+              .pad_cols = 4,
+              .count = 3,
+              .axes = {Rows(1), Cols(4), N(4)},
+              .transpose = {1, 0, 2}},
     ByteOrder{.name = "columns-padded",
               .source = "row by row, columns padded to 4 and rows not",
               .pad_cols = 4},

@@ -264,7 +264,40 @@ class Finder {
            std::to_string(r.cols) + " in " + std::to_string(r.block_rows) + "x" +
            std::to_string(r.block_cols) + " blocks has " + leading + std::to_string(r.scale_rows) +
            "x" + std::to_string(r.scale_cols) + " (codes are " + std::string(codes_.dtype) + " " +
-           text(codes_.shape) + ")";
+           text(codes_.shape) + ")" + HintText(r);
+  }
+
+  // What the grid of the scales may be; "" if nothing fits.
+  std::string HintText(const Reading& r) const {
+    const std::vector<std::size_t>& shape = scales_.shape;
+    if (r.block_rows == 0 || shape.size() < 2 || r.block_cols == 0) return "";
+    const std::size_t rows = shape[shape.size() - 2], cols = shape.back();
+    if (Product(shape) != r.parts * rows * cols) return "";
+    if (rows == r.scale_cols && cols == r.scale_rows) return "; that is the transposed grid";
+    const bool fewer = rows == r.rows / r.block_rows && cols == r.cols / r.block_cols;
+    if (fewer) return "; the scales of the last blocks, which are not whole, are missing";
+    for (const std::size_t ranks : {2, 3, 4, 5, 6, 8, 16, 32}) {
+      const bool by_rows = r.block_rows > 1 && r.rows % ranks == 0 && cols == r.scale_cols &&
+                           rows == ranks * DivideUp(r.rows / ranks, r.block_rows);
+      const bool by_cols = r.cols % ranks == 0 && rows == r.scale_rows &&
+                           cols == ranks * DivideUp(r.cols / ranks, r.block_cols);
+      if (!by_rows && !by_cols) continue;
+      const std::size_t size = by_rows ? r.rows / ranks : r.cols / ranks;
+      return "; that is the grid of " + std::to_string(ranks) + " ranks of " +
+             std::to_string(size) + (by_rows ? " rows" : " columns") +
+             ", whose last blocks are not whole";
+    }
+    for (const std::size_t size : {16, 32, 64, 128, 256, 512}) {
+      const std::size_t wide = DivideUp(r.cols, size);
+      if (rows == r.rows && cols == wide) {
+        return "; that is the grid of 1x" + std::to_string(size) + " blocks";
+      }
+      if (rows == DivideUp(r.rows, size) && cols == wide) {
+        return "; that is the grid of " + std::to_string(size) + "x" + std::to_string(size) +
+               " blocks";
+      }
+    }
+    return "";
   }
 
   static constexpr std::size_t kWholeRow = ~std::size_t{0};
@@ -280,7 +313,11 @@ class Finder {
 ReadingFound FindReading(const TensorFacts& codes, const TensorFacts& scales,
                          const ReadingHints& hints) {
   ReadingFound found = Finder(codes, scales, hints).Find();
-  if (codes.dtype != "F4" && !IsOneOf(kCodeDtypes, codes.dtype)) {
+  if (codes.dtype.ends_with("FNUZ")) {
+    found.problem = "codes are " + std::string(codes.dtype) +
+                    " (AMD: half of the values of F8_E4M3 or F8_E5M2, and 0x80 is NaN), which is "
+                    "not read; store them as the other, with scales half as large";
+  } else if (codes.dtype != "F4" && !IsOneOf(kCodeDtypes, codes.dtype)) {
     found.problem = "codes are " + std::string(codes.dtype) +
                     "; codes that can be read are U8, I8, U32, I32, F4, F6_* and F8_*";
   } else if (!IsOneOf(kScaleDtypes, scales.dtype)) {

@@ -9,6 +9,7 @@
 #include "fp4lab/gpu/engine/engine.h"
 #include "fp4lab/gpu/engine/group.cuh"
 #include "fp4lab/gpu/engine/model.cuh"
+#include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
 #include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/gpu/kernels/router.cuh"
@@ -86,6 +87,7 @@ class CudaEngine final : public Engine {
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
     }
     if (shares) {
+      const DeviceStepScope part(StepPart::kCommunication);
       group_.Sum(gradients_.data(), gradients_.size());
       group_.Sum(loss_sums_.data(), count * sums);
     }
@@ -127,8 +129,21 @@ class CudaEngine final : public Engine {
     return {Sum(losses) / static_cast<double>(rows), 0.0};
   }
 
+  void BeginTiming() override {
+    gpu_.Use();
+    clock_.Begin();
+    device_step_clock = &clock_;
+  }
+  StepTimes EndTiming() override {
+    gpu_.Use();
+    device_step_clock = nullptr;
+    return clock_.End();
+  }
+  std::uint64_t PeakMemory() const override { return cuda::PeakDeviceMemory(); }
+
   void Update(const UpdateStep& step) override {
     gpu_.Use();
+    const DeviceStepScope part(StepPart::kOptimizer);
     for (const ParameterGroup& group : layout_.groups) {
       if (group.kind == ParameterKind::kBalance) {
         BalanceStep(group.balance_rate, group.size, gradients_.data() + group.first,
@@ -137,8 +152,10 @@ class CudaEngine final : public Engine {
         optimizer_->Update(step, group, {gradients_.data(), parameters_.data(), states_});
       }
     }
-    // The histories take the maxima over the micro-batches of all processes.
-    group_.Max(amax_histories_.data(), amax_histories_.size());
+    {  // the histories take the maxima over the micro-batches of all processes
+      const DeviceStepScope sums(StepPart::kCommunication);
+      group_.Max(amax_histories_.data(), amax_histories_.size());
+    }
     model_.AdvanceAmaxHistories();
     model_.ParametersChanged();
   }
@@ -218,6 +235,7 @@ class CudaEngine final : public Engine {
   DeviceModel<T> model_;
   StepTokens tokens_;
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
+  DeviceStepClock clock_{stream_.get()};
 };
 
 // The reason why the GPU cannot train with these operands of a GEMM, as a message; empty if it can.

@@ -2,6 +2,7 @@
 
 #include "fp4lab/gpu/engine/linear.cuh"
 #include "fp4lab/gpu/engine/operand.cuh"
+#include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/recipe/recipe.h"
 
 namespace fp4lab::gpu {
@@ -131,6 +132,7 @@ const float* Made(const Alpha& alpha, const AlphaJob& left, const DeviceCall& ca
 template <class T, class D>
 void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float* row_decode,
               const float* column_decode, DeviceScratch<T>* scratch) {
+  const DeviceStepScope part(StepPart::kGemm);
   if constexpr (std::is_same_v<T, Bf16> || std::is_same_v<D, float>) {
     if (row_decode == nullptr && column_decode == nullptr) return call.gemms->Run(gemm);
   }
@@ -203,6 +205,7 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
                            Wide(recipe, weight), Wide(tokens, *weight, scratch), c, y);
     }
   }
+  const DeviceStepScope part(StepPart::kQuantization);  // but for the product
   CheckWeight(recipe, weight);
   const Operand<T> w = FpropWeight(recipe, call, weight);
   const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
@@ -260,6 +263,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
                             wide_dy, Wide(tokens, *weight, scratch), dx, dw);
     }
   }
+  const DeviceStepScope part(StepPart::kQuantization);  // but for the products
   CheckWeight(recipe, weight);
   const Pair pair{recipe.dgrad.a, recipe.wgrad.a, kDgradGrad, kWgradGrad, tokens, weight->out};
   const bool both = pair.plan.amax == PairAmax::kOnePass;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/gpu/attention/attention.cuh"
+#include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/parts/device_part.cuh"
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/train/model/shapes.h"
@@ -71,10 +72,13 @@ class AttentionPart final : public DevicePart<T> {
                 b.head_inverse_rms.data(), stream_);
       use.Inspect("attention.qk_norm.output", qkv_.data(), qkv_width_);
     }
-    const Angles angles = AnglesOf(use.block);
-    Rope(RopeShapeOf(rows), angles.cos, angles.sin, qkv_.data(), b.qkv.data(), stream_);
-    Attention(ShapeOf(rows, use.block), b.qkv.data(), b.attention.data(), b.statistics.data(),
-              stream_);
+    {
+      const DeviceStepScope part(StepPart::kAttention);
+      const Angles angles = AnglesOf(use.block);
+      Rope(RopeShapeOf(rows), angles.cos, angles.sin, qkv_.data(), b.qkv.data(), stream_);
+      Attention(ShapeOf(rows, use.block), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                stream_);
+    }
     if constexpr (!std::is_same_v<T, A>) {
       RoundTo(b.attention.data(), rows * query_width_, b.rounded.data(), stream_);
     }
@@ -87,28 +91,9 @@ class AttentionPart final : public DevicePart<T> {
                 const DevicePartGradients<T>& g) override {
     Block& b = blocks_[use.block];
     DeviceLinears<T>& linears = *use.linears;
-    const std::size_t rows = linears.Rows();
     linears.RunBackward(use.pass, use.Linear(kOut), g.Residual(), d_attention_.data(),
                         use.GradientPlaces(kOut));
-    const AttentionShape shape = ShapeOf(rows, use.block);
-    const Angles angles = AnglesOf(use.block);
-    if constexpr (std::is_same_v<A, float>) {
-      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
-                        d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
-      if (config_.qk_norm) {
-        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(), d_qkv_.data(),
-                     stream_);
-        NormBackward(use, b, d_qkv_.data(), g);
-      } else {
-        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(),
-                     d_qkv_rounded_.data(), stream_);
-      }
-    } else {
-      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
-                        d_attention_.data(), angles.cos, angles.sin, dots_.data(),
-                        d_qkv_rounded_.data(), stream_);
-      if (config_.qk_norm) NormBackward(use, b, d_qkv_rounded_.data(), g);
-    }
+    HeadsBackward(use, b, g);
     use.Inspect("attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
     linears.RunBackward(use.pass, use.Linear(kQkv), d_qkv_rounded_.data(), g.d_narrow);
     BackwardNorm(use, kNormGain, x, b.inverse_rms.data(), g);
@@ -130,6 +115,32 @@ class AttentionPart final : public DevicePart<T> {
   Angles AnglesOf(std::size_t block) const {
     if (HasNoRope(config_, static_cast<int>(block))) return {};
     return {cos_.data(), sin_.data()};
+  }
+
+  // The gradient of the linear's result, in d_qkv_rounded_, from that of the heads.
+  void HeadsBackward(const DevicePartUse<T>& use, const Block& b,
+                     const DevicePartGradients<T>& g) const {
+    const DeviceStepScope part(StepPart::kAttention);
+    const std::size_t rows = use.linears->Rows();
+    const AttentionShape shape = ShapeOf(rows, use.block);
+    const Angles angles = AnglesOf(use.block);
+    if constexpr (std::is_same_v<A, float>) {
+      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
+                        d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
+      if (config_.qk_norm) {
+        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(), d_qkv_.data(),
+                     stream_);
+        NormBackward(use, b, d_qkv_.data(), g);
+      } else {
+        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(),
+                     d_qkv_rounded_.data(), stream_);
+      }
+    } else {
+      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
+                        d_attention_.data(), angles.cos, angles.sin, dots_.data(),
+                        d_qkv_rounded_.data(), stream_);
+      if (config_.qk_norm) NormBackward(use, b, d_qkv_rounded_.data(), g);
+    }
   }
 
   std::size_t NormedHeads() const {

@@ -24,13 +24,17 @@ struct SafetensorsDtype {
   int bits;
 };
 inline constexpr std::array kSafetensorsDtypes = {
-    SafetensorsDtype{"BOOL", 8},    SafetensorsDtype{"U8", 8},      SafetensorsDtype{"I8", 8},
-    SafetensorsDtype{"F4", 4},      SafetensorsDtype{"F6_E2M3", 6}, SafetensorsDtype{"F6_E3M2", 6},
-    SafetensorsDtype{"F8_E4M3", 8}, SafetensorsDtype{"F8_E5M2", 8}, SafetensorsDtype{"F8_E8M0", 8},
-    SafetensorsDtype{"U16", 16},    SafetensorsDtype{"I16", 16},    SafetensorsDtype{"F16", 16},
-    SafetensorsDtype{"BF16", 16},   SafetensorsDtype{"U32", 32},    SafetensorsDtype{"I32", 32},
-    SafetensorsDtype{"F32", 32},    SafetensorsDtype{"U64", 64},    SafetensorsDtype{"I64", 64},
-    SafetensorsDtype{"F64", 64},    SafetensorsDtype{"C64", 64},
+    SafetensorsDtype{"BOOL", 8},        SafetensorsDtype{"U8", 8},
+    SafetensorsDtype{"I8", 8},          SafetensorsDtype{"F4", 4},
+    SafetensorsDtype{"F6_E2M3", 6},     SafetensorsDtype{"F6_E3M2", 6},
+    SafetensorsDtype{"F8_E4M3", 8},     SafetensorsDtype{"F8_E5M2", 8},
+    SafetensorsDtype{"F8_E8M0", 8},     SafetensorsDtype{"U16", 16},
+    SafetensorsDtype{"I16", 16},        SafetensorsDtype{"F16", 16},
+    SafetensorsDtype{"BF16", 16},       SafetensorsDtype{"U32", 32},
+    SafetensorsDtype{"I32", 32},        SafetensorsDtype{"F32", 32},
+    SafetensorsDtype{"U64", 64},        SafetensorsDtype{"I64", 64},
+    SafetensorsDtype{"F64", 64},        SafetensorsDtype{"C64", 64},
+    SafetensorsDtype{"F8_E4M3FNUZ", 8}, SafetensorsDtype{"F8_E5M2FNUZ", 8},
 };
 
 struct SafetensorsTensor {

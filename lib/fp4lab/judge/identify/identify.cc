@@ -194,8 +194,8 @@ void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, B
   if (dialects.empty()) {
     for (const Dialect& d : Dialects()) dialects.push_back(&d);
   }
-  for (const char* name : {"scales-aiter", "scales-columns-padded", "codes-16x16",
-                           "code-bytes-swapped", "code-nibbles-reversed"}) {
+  for (const char* name : {"scales-aiter", "scales-columns-padded", "scales-deepgemm",
+                           "codes-16x16", "code-bytes-swapped", "code-nibbles-reversed"}) {
     for (const Dialect* d : dialects) {
       if (IsApproximate(*d)) continue;
       if (IsStochastic(*d) && options.dialect.random.size() != x.size()) continue;

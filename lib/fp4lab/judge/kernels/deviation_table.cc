@@ -40,6 +40,8 @@ constexpr auto kTable = std::to_array<Deviation>({
      }},
     {"scales-aiter", "writes the scales in the order of AITER's e8m0_shuffle", Stage::kLayout,
      [](Plan& p) { return SetScaleBytes(p, "aiter"); }},
+    {"scales-deepgemm", "packs the scales of four blocks into a word, words column by column (DeepGEMM)",
+     Stage::kLayout, [](Plan& p) { return IsMx(p) && SetScaleBytes(p, "deepgemm"); }},
     {"codes-16x16", "writes the codes' bytes shuffled in tiles of 16 rows and 32 bytes (AITER's shuffle_weight)",
      Stage::kLayout, [](Plan& p) { return SetCodeBytes(p, "16x16"); }},
     {"scales-swizzled-twice", "swizzles the scales a second time", Stage::kLayout,
@@ -401,6 +403,14 @@ constexpr auto kTable = std::to_array<Deviation>({
               d.tensor_scale != TensorScaleRule::kEncodeFused &&
               d.tensor_scale != TensorScaleRule::kOverFloored &&
               Change(p.scale.overflow_is_nan, true);
+     }},
+    {"scale-overflow-stored-nan", "stores NaN for a scale beyond 448, a cast without a clamp, and scales elements by 448",
+     Stage::kScale, [](Plan& p) {
+       const Dialect& d = p.kernel.dialect;
+       return HasScaleBytes(p) && d.scale_encoding != ScaleEncoding::kOneOrNan &&
+              d.tensor_scale != TensorScaleRule::kEncodeFused &&
+              d.tensor_scale != TensorScaleRule::kOverFloored &&
+              Change(p.scale.overflow_stored_as_nan, true);
      }},
     {"scale-subnormals-flushed", "flushes subnormal scales to 0", Stage::kScale,
      [](Plan& p) {

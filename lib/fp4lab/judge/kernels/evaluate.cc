@@ -58,12 +58,14 @@ std::uint8_t OtherScaleByte(OtherEncoding encoding, FormatId scale, float t) {
   return static_cast<std::uint8_t>(Encode(f, t));
 }
 
+// Whether a cast that does not saturate makes t NaN.
+bool OverflowsToNan(const Format& f, float t) {
+  return IsNan(f, Encode(f, t, Rounding::kNearestEven, 0, Overflow::kSpecial));
+}
+
 std::uint8_t AdjustedByte(const ScalePlan& plan, FormatId scale, float t, std::uint8_t byte) {
   const Format& f = FormatOf(scale);
-  if (plan.overflow_is_nan) {
-    const std::uint32_t special = Encode(f, t, Rounding::kNearestEven, 0, Overflow::kSpecial);
-    if (IsNan(f, special)) byte = static_cast<std::uint8_t>(NanCode(f));
-  }
+  if (plan.overflow_is_nan && OverflowsToNan(f, t)) byte = static_cast<std::uint8_t>(NanCode(f));
   if (plan.subnormals_flushed && byte < 1u << f.mantissa_bits) byte = 0;
   if (IsNan(f, byte))
     return plan.nan_is_largest ? static_cast<std::uint8_t>(MaxFiniteCode(f)) : byte;
@@ -330,6 +332,8 @@ BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j,
 
 std::uint32_t Evaluator::StoredScaleOf(const BlockNumbers& n) const {
   if (scale_type_ == ScaleType::kByte) {
+    const Format& f = FormatOf(plan_.kernel.dialect.scale);
+    if (plan_.scale.overflow_stored_as_nan && OverflowsToNan(f, n.scale_before)) return NanCode(f);
     return plan_.scale.value_is_byte ? ValueAsByte(n.scale) : n.byte;
   }
   float value = n.scale;

@@ -112,11 +112,12 @@ struct ScalePlan {
   std::optional<FormatId> before_rounded = {};  // t is rounded to this format before encoding
   bool constant_over_amax = false;              // t = fl(fl(b * scale_max) / amax)
   OtherEncoding encoding = OtherEncoding::kNo;
-  bool overflow_is_nan = false;     // t beyond the largest finite scale gives the NaN byte
-  bool subnormals_flushed = false;  // subnormal scales become 0
-  bool nan_is_largest = false;      // a NaN byte becomes the largest finite byte
-  int offset = 0;                   // added to the byte, clamped to finite bytes
-  bool value_is_byte = false;       // the scale's value, cut to an integer modulo 256, is stored
+  bool overflow_is_nan = false;         // t beyond the largest finite scale gives the NaN byte
+  bool overflow_stored_as_nan = false;  // the same, but elements are scaled by the saturated scale
+  bool subnormals_flushed = false;      // subnormal scales become 0
+  bool nan_is_largest = false;          // a NaN byte becomes the largest finite byte
+  int offset = 0;                       // added to the byte, clamped to finite bytes
+  bool value_is_byte = false;  // the scale's value, cut to an integer modulo 256, is stored
   StoredScale stored = StoredScale::kOwn;  // another number than the elements are scaled by
   friend constexpr bool operator==(const ScalePlan&, const ScalePlan&) = default;
 };

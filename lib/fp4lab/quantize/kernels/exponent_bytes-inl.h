@@ -106,6 +106,15 @@ HWY_INLINE hn::Mask<DI> IsZeroOrNormal(VF a) {
   return hn::Or(normal, hn::Eq(Bits(a), hn::Zero(di)));
 }
 
+// One vector of bytes by their definition. A function of its own, or each formula's loop would hold
+// a copy of EncodedExponent: half of this file's code.
+HWY_NOINLINE void BytesByDefinition(const Dialect& d, float raise, const float* amax,
+                                    const float* scale_before, std::int32_t* bytes) {
+  for (std::size_t i = 0; i < hn::Lanes(DI()); ++i) {
+    bytes[i] = EncodedExponent(d, amax[i], scale_before[i] * raise);
+  }
+}
+
 // Finds the bytes of E8M0 scales by the block scale's rule, from b or from `raise` times t. Writes
 // whole vectors.
 HWY_INLINE void FindExponents(const Dialect& dialect, const ScaleConstants& constants, float raise,
@@ -125,24 +134,23 @@ HWY_INLINE void FindExponents(const Dialect& dialect, const ScaleConstants& cons
   };
   const auto by_definition = [&](std::size_t i, VF, VF) HWY_ATTR {
     HWY_ALIGN std::int32_t bytes[hn::MaxLanes(di)];
-    for (std::size_t j = 0; j < hn::Lanes(di); ++j) {
-      bytes[j] = EncodedExponent(d, a.amax[i + j], a.scale_before[i + j] * raise);
-    }
+    BytesByDefinition(d, raise, a.amax + i, a.scale_before + i, bytes);
     return hn::Load(di, bytes);
   };
-  const bool done =
-      WithConstant<LastOf(BlockScale{})>(d.block_scale, [&](auto formula) HWY_ATTR HWY_FLATTEN {
-        constexpr BlockScale kScale = decltype(formula)::value;
-        find([&](std::size_t i, VF b, VF t) HWY_ATTR {
-          if constexpr (IsMicroscaling(kScale)) return MicroscalingByte<kScale>(d, k, b);
-          if constexpr (HasNormalExponentByte(kScale)) {
-            if (HWY_LIKELY(hn::AllTrue(di, hn::And(IsZeroOrNormal(b), IsZeroOrNormal(t))))) {
-              return NormalExponentByte<kScale>(k, q, b, t);
-            }
-          }
-          return by_definition(i, b, t);
-        });
+  bool done = false;
+  WithConstant<LastOf(BlockScale{})>(d.block_scale, [&](auto formula) HWY_ATTR {
+    constexpr BlockScale kScale = decltype(formula)::value;
+    if constexpr (IsMicroscaling(kScale)) {
+      find([&](std::size_t, VF b, VF) HWY_ATTR { return MicroscalingByte<kScale>(d, k, b); });
+      done = true;
+    } else if constexpr (HasNormalExponentByte(kScale)) {
+      find([&](std::size_t i, VF b, VF t) HWY_ATTR {
+        const bool normal = hn::AllTrue(di, hn::And(IsZeroOrNormal(b), IsZeroOrNormal(t)));
+        return HWY_LIKELY(normal) ? NormalExponentByte<kScale>(k, q, b, t) : by_definition(i, b, t);
       });
+      done = true;
+    }
+  });
   if (!done) find(by_definition);
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/dialect/decoded_product.h"
 #include "fp4lab/quantize/kernels/quantize_job.h"
 
 #include <hwy/highway.h>
@@ -38,6 +39,15 @@ HWY_INLINE VF ValuesOfCodes(const DialectJob& job, VI code) {
   return hn::GatherIndex(df, job.values.data(), code);
 }
 
+// DecodedProduct of each lane.
+HWY_INLINE VF DecodedProducts(VF a, VF b) {
+  const VF product = hn::Mul(a, b);
+  if constexpr (kMakesInvalidNan) return product;
+  const auto of_nan = hn::Or(hn::IsNaN(a), hn::IsNaN(b));
+  const VF nan = Float(hn::Set(DI(), static_cast<std::int32_t>(kInvalidNanBits)));
+  return hn::IfThenElse(hn::AndNot(of_nan, hn::IsNaN(product)), nan, product);
+}
+
 // values[i] = the value of codes[i] times its block scale.
 inline void FindValues(const DialectJob& job, const std::uint8_t* codes, std::size_t cols,
                        const BandNumbers& c, float* values) {
@@ -49,7 +59,7 @@ inline void FindValues(const DialectJob& job, const std::uint8_t* codes, std::si
   for (std::size_t i = 0; i < cols; i += lanes) {
     const VF s = whole ? hn::Set(df, c.scale[i / width]) : hn::LoadU(df, &c.column_scale[i]);
     const VI code = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
-    const VF value = hn::Mul(ValuesOfCodes(job, code), s);
+    const VF value = DecodedProducts(ValuesOfCodes(job, code), s);
     if (i + lanes <= cols) {
       hn::StoreU(value, df, values + i);
     } else {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr Estimator kEstimators[] = {Estimator::kCrossing, Estimator::kSharedBaseline,
                                      Estimator::kPowerLaw};
-constexpr Form kForms[] = {Form::kExtend, Form::kShrink};
 
 // The pairs whose gaps are computed: PairsOf, and every null arm against the reference.
 std::vector<ArmPair> GapPairsOf(const Results& results) {

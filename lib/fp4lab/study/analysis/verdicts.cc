@@ -75,7 +75,7 @@ bool Complete(const LossGap* gap) {
 // The ratio that token_ratio and token_ratio_grows judge at a budget; nullptr if none is
 // identified.
 const TokenRatio* Judged(const Context& c, const Criterion& criterion, std::int64_t tokens) {
-  for (const Form form : {Form::kExtend, Form::kShrink}) {
+  for (const Form form : kForms) {
     const TokenRatio* ratio =
         c.analysis.FindRatio(criterion.arms[0], criterion.arms[1], tokens, Precision::kTraining,
                              Estimator::kCrossing, form);
@@ -281,7 +281,7 @@ Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t token
         criterion.arms[0], criterion.arms[1], at, Precision::kTraining, Estimator::kCrossing, form);
     return ratio != nullptr && ratio->identified ? ratio : nullptr;
   };
-  for (const Form form : {Form::kExtend, Form::kShrink}) {
+  for (const Form form : kForms) {
     const TokenRatio *start = find(smallest, form), *ratio = find(tokens, form);
     if (start == nullptr || ratio == nullptr) continue;
     for (const TokenRatio* r : {ratio, start}) {

@@ -17,6 +17,7 @@ enum class Form {
   kExtend,  // r  = D_f / D*, where L_f(D_f) = L_R(D*): f trains on to R's loss
   kShrink,  // r' = D* / D_R, where L_R(D_R) = L_f(D*): R stops early, at f's loss
 };
+inline constexpr Form kForms[] = {Form::kExtend, Form::kShrink};
 
 // ln of a token ratio of one seed.
 struct LogRatio {

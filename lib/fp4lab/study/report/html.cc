@@ -80,6 +80,20 @@ std::string StyleElement(std::string_view attributes, std::string_view rules) {
   return "<style" + std::string(attributes) + ">" + std::string(rules) + "</style>\n";
 }
 
+// Whether a cell has a line of many letters, which may be broken; lines with other markup than <br>
+// do not count.
+bool HasLongLine(std::string_view cell) {
+  constexpr std::string_view kBreak = "<br>";
+  constexpr std::size_t kLong = 60;
+  while (true) {
+    const std::size_t end = cell.find(kBreak);
+    const std::string_view line = cell.substr(0, end);
+    if (line.size() > kLong && line.find('<') == line.npos) return true;
+    if (end == cell.npos) return false;
+    cell.remove_prefix(end + kBreak.size());
+  }
+}
+
 std::string Row(const std::string& tag, const std::vector<std::string>& cells,
                 std::size_t text_columns) {
   std::string text = "<tr>";
@@ -87,7 +101,7 @@ std::string Row(const std::string& tag, const std::vector<std::string>& cells,
     if (cells[i] == kJoined) continue;
     std::size_t span = 1;
     while (i + span < cells.size() && cells[i + span] == kJoined) ++span;
-    const bool wide = cells[i].size() > 60 && cells[i].find('<') == std::string::npos;
+    const bool wide = HasLongLine(cells[i]);
     text += "<" + tag;
     if (i < text_columns || span > 1) text += wide ? " class=\"text wrap\"" : " class=\"text\"";
     if (span > 1) text += " colspan=\"" + std::to_string(span) + "\"";

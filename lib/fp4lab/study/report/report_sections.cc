@@ -8,6 +8,7 @@
 #include "fp4lab/study/report/tables/report_tables.h"
 #include "fp4lab/study/report/tables/safe_rate_table.h"
 #include "fp4lab/study/report/tables/sweep_table.h"
+#include "fp4lab/study/report/tables/text_loss_table.h"
 #include "fp4lab/study/report/tables/verdict_text.h"
 
 namespace fp4lab::study {
@@ -98,6 +99,9 @@ std::string Sections(const Results& results, const Analysis& analysis,
     body += FigureHtml(figure, results.name);
   }
   body += "<h2>Losses</h2>\n" + LossTable(results, analysis);
+  if (const std::string texts = TextLossTable(results); !texts.empty()) {
+    body += "<h2>Further texts</h2>\n" + texts;
+  }
   body += "<h2>Paired differences</h2>\n" + GapTable(results, analysis);
   if (results.budgets.size() > 1) {
     body += "<h2>Token ratios</h2>\n" + RatioTables(results, analysis);

@@ -69,6 +69,19 @@ std::vector<double> Numbers(JsonObject& o, std::string_view key) {
   });
 }
 
+// "texts": {NAME: losses}.
+std::map<std::string, TextLosses> ReadTexts(JsonObject& o) {
+  std::map<std::string, TextLosses> texts;
+  if (!o.Has("texts")) return texts;
+  JsonObject all = RequireObject(o, "texts");
+  for (const auto& [name, value] : o.Member("texts")->items()) {
+    JsonObject text(value, all.Where(name));
+    texts[name] = {.loss = RequireNumber(text, "validation_loss"),
+                   .loss_high = Number(text, "validation_loss_high")};
+  }
+  return texts;
+}
+
 AnnealedPoint ReadPoint(const Json& json, const std::string& where) {
   JsonObject o(json, where);
   return {.tokens = Required<std::int64_t>(o, "tokens"),
@@ -76,7 +89,8 @@ AnnealedPoint ReadPoint(const Json& json, const std::string& where) {
           .loss = RequireNumber(o, "validation_loss"),
           .loss_high = Number(o, "validation_loss_high"),
           .chunks = Numbers(o, "chunk_losses"),
-          .chunks_high = Numbers(o, "chunk_losses_high")};
+          .chunks_high = Numbers(o, "chunk_losses_high"),
+          .texts = ReadTexts(o)};
 }
 
 TrunkLoss ReadTrunkPoint(const Json& json, const std::string& where) {

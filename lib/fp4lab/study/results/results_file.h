@@ -14,12 +14,19 @@
 
 namespace fp4lab::study {
 
+// The losses on a text beside the validation part, as AnnealedPoint's.
+struct TextLosses {
+  double loss = 0;
+  double loss_high = 0;  // NaN where it was not measured
+};
+
 // The annealed losses of a run at one budget, nats per token.
 struct AnnealedPoint {
   std::int64_t tokens = 0, steps = 0;
   double loss = 0;       // validation in the precision of the training
   double loss_high = 0;  // the same weights in high precision; NaN where it was not measured
-  std::vector<double> chunks, chunks_high;  // the same for each chunk of the validation text
+  std::vector<double> chunks, chunks_high;       // the same for each chunk of the validation text
+  std::map<std::string, TextLosses> texts = {};  // by name
 };
 
 struct TrunkLoss {

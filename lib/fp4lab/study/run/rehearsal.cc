@@ -97,6 +97,9 @@ Study RehearsalOf(const Study& study) {
   const std::int64_t per_step = TokensPerStep(quick.base);
   quick.base.evaluation.tokens = 8 * per_step;
   quick.base.evaluation.chunk_tokens = per_step;
+  // Tokens of another vocabulary than the rehearsal's bytes.
+  std::erase_if(quick.base.evaluation.texts,
+                [](const ValidationText& text) { return !text.tokens.empty(); });
   quick.seeds.resize(std::min<std::size_t>(quick.seeds.size(), 2));
   quick.budgets = StepsOf(study.budgets);
   for (std::int64_t& budget : quick.budgets) budget *= per_step;

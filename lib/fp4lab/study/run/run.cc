@@ -92,6 +92,10 @@ void Run::FinishBranch() {
   if (!std::isfinite(point.training.loss) || !std::isfinite(point.high.loss)) {
     return Diverge(trainer_.Steps(), "validation.loss");
   }
+  point.texts = trainer_.EvaluateTexts();
+  for (const TextLoss& text : point.texts) {
+    if (!IsFinite(text)) return Diverge(trainer_.Steps(), "validation.texts." + text.name);
+  }
   record_.points.push_back(std::move(point));
   LeaveBranch();
 }

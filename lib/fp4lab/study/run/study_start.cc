@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/model/memory.h"
@@ -31,7 +30,7 @@ std::uintmax_t BytesOfRun(const Trainer& trainer) {
 }
 
 Corpus LoadCorpusOf(const Study& study) {
-  Corpus corpus = LoadCorpus(study.base.data);
+  Corpus corpus = LoadCorpusFor(study.base);
   for (const Arm& arm : study.arms) {
     CheckCorpus(ConfigOf(study, arm, study.seeds.front()), corpus, study.name);
   }

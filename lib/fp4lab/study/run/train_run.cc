@@ -6,11 +6,11 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
+#include "fp4lab/train/flops.h"
 
 namespace fp4lab::study {
 namespace {
@@ -18,6 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kShowEvery{500};
+// Steps between those whose parts a GPU times: its events cost a small model a few percent.
+constexpr std::int64_t kTimedEvery = 50;
 
 // x as JSON; NaN and infinities, which JSON lacks, as strings.
 Json Stated(double x) {
@@ -37,11 +39,12 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       folder_(folder),
       total_(TotalSteps(config)),
       world_(WorldOfEnvironment()),
-      corpus_(LoadCorpus(config.data)),
+      corpus_(LoadCorpusFor(config)),
       trainer_(config, corpus_, where,
                [&] { return MakeEngine(config, PlaceOf("device", where), world_); }) {
   const IeeeArithmetic ieee;
   CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
+  flops_ = StepFlops(config);
   if (Writes()) {
     lock_.emplace(folder.Path());
     folder.Sweep();
@@ -133,7 +136,12 @@ bool TrainRun::IsTimeToSave(double seconds) const {
 
 // Makes one step and writes its line of metrics.
 void TrainRun::StepOnce() {
+  const std::int64_t next = trainer_.Steps() + 1;
   const double rate = LearningRate(config_.schedule, trainer_.Steps(), total_);
+  const bool logs = Writes() && (next % config_.log_every == 0 || next == total_);
+  const bool times = logs && next >= next_timed_;
+  if (times && config_.device != Device::kCpu) next_timed_ = next + kTimedEvery;
+  trainer_.TimeSteps(times);
   const Clock::time_point start = Clock::now();
   const StepResult result = trainer_.StepOf(total_);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -150,22 +158,37 @@ void TrainRun::StepOnce() {
     }
     Diverged(broken, tensor + " is the first tensor that is not finite", "before");
   }
+  if (logs) metrics_->Write(MetricsOf(result, rate, seconds));
+}
+
+// The line of metrics of the step just made, under MaxText's names where it has one.
+Json TrainRun::MetricsOf(const StepResult& result, double rate, double seconds) const {
   const std::int64_t step = trainer_.Steps();
-  if (!Writes() || (step % config_.log_every != 0 && !Done())) return;
-  const auto tokens = static_cast<double>(TokensPerStep(config_));
+  const double tokens = static_cast<double>(TokensPerStep(config_)) / world_.size,
+               tflops = 1e-12 * flops_ / world_.size;
   Json line = {{"step", step},
                {"learning/loss", result.loss},
                {"learning/grad_norm", result.grad_norm},
                {"learning/current_learning_rate", rate},
                {"learning/total_tokens", step * TokensPerStep(config_)},
                {"perf/step_time_seconds", seconds},
-               {"perf/per_device_tokens_per_sec", tokens / seconds}};
+               {"perf/per_device_tokens", tokens},
+               {"perf/per_device_tokens_per_sec", tokens / seconds},
+               {"perf/per_device_tflops", tflops},
+               {"perf/per_device_tflops_per_sec", tflops / seconds},
+               {"perf/peak_memory_bytes", trainer_.PeakMemory()}};
+  if (result.times) {
+    for (std::size_t i = 0; i < kStepParts; ++i) {
+      const auto part = static_cast<StepPart>(i);
+      line["perf/share/" + std::string(StepPartName(part))] = result.times->Share(part);
+    }
+  }
   if (result.teacher_kl) line["learning/teacher_kl"] = *result.teacher_kl;
   if (config_.optimizer.loss_scaling.kind != LossScalingKind::kNone) {
     line["learning/loss_scale"] = result.loss_scale;
     line["learning/skipped"] = result.skipped;
   }
-  metrics_->Write(line);
+  return line;
 }
 
 // Saves the state and throws Error.
@@ -194,9 +217,21 @@ void TrainRun::Report() {
     line["eval/high_precision_avg_loss"] = Stated(high);
     result_.validation_loss_high = high;
   }
-  if (!finite) line["diverged"] = "validation.loss";
+  std::string broken = finite ? "" : "validation.loss";
+  std::string what = "the validation loss";
+  result_.texts = trainer_.EvaluateTexts();
+  for (const TextLoss& text : result_.texts) {
+    const std::string prefix = "eval/" + text.name + "/";
+    line[prefix + "avg_loss"] = Stated(text.loss);
+    line[prefix + "avg_perplexity"] = Stated(std::exp(text.loss));
+    if (text.loss_high) line[prefix + "high_precision_avg_loss"] = Stated(*text.loss_high);
+    if (!broken.empty() || IsFinite(text)) continue;
+    broken = "validation.texts." + text.name;
+    what = "the loss of the text " + text.name;
+  }
+  if (!broken.empty()) line["diverged"] = broken;
   if (!was_complete_ && Writes()) metrics_->Write(line);
-  if (!finite) Diverged(step, "the validation loss is not finite", "after");
+  if (!broken.empty()) Diverged(step, what + " is not finite", "after");
   if (!was_complete_ && Writes()) Diagnose(step);
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/run/progress.h"
@@ -23,6 +24,7 @@ struct TrainResult {
   bool interrupted = false;  // stopped before the end; the checkpoint is that of `steps`
   double validation_loss = 0.0;
   std::optional<double> validation_loss_high;
+  std::vector<TextLoss> texts;  // Trainer::EvaluateTexts
 };
 
 class TrainRun {
@@ -49,6 +51,7 @@ class TrainRun {
   void Open();
   void Advance();
   void StepOnce();
+  Json MetricsOf(const StepResult& result, double rate, double seconds) const;
   void Report();
   void Diagnose(std::int64_t step);
   void ObserveIfDue();
@@ -69,6 +72,8 @@ class TrainRun {
   bool is_fresh_ = true;  // no checkpoint was there
   bool was_complete_ = false;
   double last_loss_ = 0.0;
+  double flops_ = 0.0;           // of a step
+  std::int64_t next_timed_ = 0;  // the first step whose parts may be timed
   TrainResult result_;
 };
 

@@ -9,13 +9,13 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/tables/text_table.h"
 #include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/corpus_fit.h"
 
 namespace fp4lab::study {
 namespace {
@@ -142,8 +142,9 @@ void StudyWatch::FindNumerics() {
     numerics_[arm.name] = NumericsFingerprint(ConfigOf(study_, arm, study_.seeds[0]), study_.name);
   }
   if (!corpus_) {
-    Corpus corpus = LoadCorpus(study_.base.data);
+    Corpus corpus = LoadCorpusFor(study_.base);
     corpus.train = corpus.validation = {};
+    for (ValidationPart& text : corpus.texts) text.tokens = {};
     corpus_ = std::move(corpus);
   }
 }

@@ -13,7 +13,6 @@
 namespace fp4lab::study {
 namespace {
 
-constexpr Form kForms[] = {Form::kExtend, Form::kShrink};
 constexpr double kNormal95 = 1.96;
 
 // The mean losses over seeds of every resample of the text: [arm][draw][budget], for the reference

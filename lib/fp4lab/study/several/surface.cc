@@ -17,7 +17,6 @@
 namespace fp4lab::study {
 namespace {
 
-constexpr Form kForms[] = {Form::kExtend, Form::kShrink};
 constexpr std::size_t kCorners = 8;
 
 double Mean(const std::vector<double>& values) { return Summarize(values).mean; }

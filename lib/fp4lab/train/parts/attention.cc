@@ -3,10 +3,12 @@
 // gain for all heads of queries and one for all of keys.
 #include "fp4lab/nn/attention/attention.h"
 
+#include <optional>
 #include <string>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -84,6 +86,8 @@ std::vector<GainShape> Gains(const ModelConfig& c) {
           {"attention.k_norm.gain", HeadDim(c)}};
 }
 
+std::size_t AttentionColumns(const ModelConfig& c) { return 2 * QueryWidth(c); }
+
 std::vector<std::size_t> Activations(const ModelConfig& c) {
   std::vector<std::size_t> columns = {Width(c), QkvWidth(c), QueryWidth(c), 1,
                                       2 * static_cast<std::size_t>(c.heads)};
@@ -149,6 +153,7 @@ class Runner final : public PartRunner {
     linears.RunBackward(use.pass, use.Linear(kOut), {g.d_residual}, HeadsGradient(g), g.parameters);
     const AttentionShape all = ShapeOf(x.rows, use.block);
     const bool together = SharesOutSequences(all);
+    std::optional<StepScope> part(StepPart::kAttention);  // with the rounding of queries' gradient
     if (!together) BackwardSequences(use, g, 0, all);
     AttentionShape one = all;
     one.batch = 1;
@@ -170,6 +175,7 @@ class Runner final : public PartRunner {
                                                  if (!config_.qk_norm) RotateBack(use.block, piece);
                                                  return bf16 ? RoundBf16(piece, piece) : 0.0f;
                                                });
+    part.reset();
     use.Inspect("attention.qkv.output.gradient", d_qkv);
     linears.RunBackward(use.pass, use.Linear(kQkv), dy, g.d_narrow, g.parameters);
     RmsNormBackward(x, use.Gain(0), use.Column(kInverseRms), g.d_narrow, Write::kAccumulate,
@@ -257,6 +263,7 @@ class Runner final : public PartRunner {
 
   // One sequence at a time, so that attention finds Rope's results in the cache.
   void ForwardHeads(const PartUse& use) const {
+    const StepScope part(StepPart::kAttention);
     const AttentionShape all = ShapeOf(use.activations[kHeads].rows, use.block);
     if (!SharesOutSequences(all)) return ForwardSequences(use, 0, all);
     AttentionShape one = all;
@@ -290,6 +297,7 @@ const Part kAttention{.name = "attention",
                       .widths = Widths,
                       .linears = LinearsOf,
                       .gains = Gains,
+                      .attention_columns = AttentionColumns,
                       .activations = Activations,
                       .gradients = Gradients,
                       .outliers = Outliers,

@@ -11,6 +11,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/step_parts.h"
 #include "fp4lab/nn/attention/attention.h"
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/rmsnorm.h"
@@ -125,6 +126,11 @@ std::vector<GainShape> Gains(const ModelConfig& c) {
   return gains;
 }
 
+std::size_t AttentionColumns(const ModelConfig& c) {
+  const Widths w(c);
+  return w.Queries() + w.Values();
+}
+
 std::vector<std::size_t> Activations(const ModelConfig& c) {
   const Widths w(c);
   std::vector<std::size_t> columns = {w.model,    1,          w.Queries(),  w.Compressed(),
@@ -190,32 +196,18 @@ class Runner final : public PartRunner {
     use.Inspect("attention.kv_norm.output", latent);
     Multiply(use, w_.KvB(), latent, Write::kOverwrite, expanded);
     use.Inspect("attention.kv_b.output", expanded);
-    if (!HasNoRope(config_, use.block)) {
-      for (std::size_t h = 0; h < w_.heads; ++h) Rope(rope_, Positions(queries, h));
-      Rope(rope_, SharedPositions(compressed));
-    }
-    JoinKeys(compressed, expanded, use.activations[kKeys]);
-    Attention(ShapeOf(x.rows, use.block), queries, use.activations[kKeys], Values(expanded), heads,
-              use.Column(kStatistics));
+    ForwardHeads(use);
     use.Inspect("attention.output", heads);
     Multiply(use, w_.Out(), heads, Write::kAccumulate, out);
     use.Inspect("attention.out.output", out);
   }
 
   void Backward(const PartUse& use, View x, const PartGradients& g) override {
-    const View d_queries = g.wide[kQueriesGradient], d_keys = g.wide[kKeysGradient],
-               d_expanded = g.wide[kExpandedGradient], d_compressed = g.wide[kCompressedGradient],
-               d_latent = g.wide[kLatentGradient], d_norm = g.d_narrow;
+    const View d_queries = g.wide[kQueriesGradient], d_expanded = g.wide[kExpandedGradient],
+               d_compressed = g.wide[kCompressedGradient], d_latent = g.wide[kLatentGradient],
+               d_norm = g.d_narrow;
     MultiplyBackward(use, w_.Out(), g.d_residual, g.wide[kHeadsGradient], g);
-    AttentionBackward(ShapeOf(x.rows, use.block), use.activations[kQueries], use.activations[kKeys],
-                      Values(use.activations[kExpanded]), use.activations[kHeads],
-                      use.Column(kStatistics), g.wide[kHeadsGradient],
-                      {d_queries, d_keys, Values(d_expanded)});
-    JoinKeysBackward(d_keys, d_compressed, d_expanded);
-    if (!HasNoRope(config_, use.block)) {
-      for (std::size_t h = 0; h < w_.heads; ++h) RopeBackward(rope_, Positions(d_queries, h));
-      RopeBackward(rope_, SharedPositions(d_compressed));
-    }
+    BackwardHeads(use, g);
     use.Inspect("attention.kv_b.output.gradient", d_expanded);
     MultiplyBackward(use, w_.KvB(), d_expanded, d_latent, g);
     RmsNormBackward(Latent(use.activations[kCompressed]), use.Gain(kLatentGain),
@@ -295,6 +287,33 @@ class Runner final : public PartRunner {
     MultiplyBackward(use, 0, d_latent, d_input, g);
   }
 
+  // Rotation and attention.
+  void ForwardHeads(const PartUse& use) const {
+    const StepScope part(StepPart::kAttention);
+    const View queries = use.activations[kQueries], compressed = use.activations[kCompressed],
+               expanded = use.activations[kExpanded], keys = use.activations[kKeys];
+    if (!HasNoRope(config_, use.block)) {
+      for (std::size_t h = 0; h < w_.heads; ++h) Rope(rope_, Positions(queries, h));
+      Rope(rope_, SharedPositions(compressed));
+    }
+    JoinKeys(compressed, expanded, keys);
+    Attention(ShapeOf(queries.rows, use.block), queries, keys, Values(expanded),
+              use.activations[kHeads], use.Column(kStatistics));
+  }
+  void BackwardHeads(const PartUse& use, const PartGradients& g) const {
+    const StepScope part(StepPart::kAttention);
+    const View queries = use.activations[kQueries], expanded = use.activations[kExpanded];
+    const View d_queries = g.wide[kQueriesGradient], d_keys = g.wide[kKeysGradient],
+               d_expanded = g.wide[kExpandedGradient], d_compressed = g.wide[kCompressedGradient];
+    AttentionBackward(ShapeOf(queries.rows, use.block), queries, use.activations[kKeys],
+                      Values(expanded), use.activations[kHeads], use.Column(kStatistics),
+                      g.wide[kHeadsGradient], {d_queries, d_keys, Values(d_expanded)});
+    JoinKeysBackward(d_keys, d_compressed, d_expanded);
+    if (HasNoRope(config_, use.block)) return;
+    for (std::size_t h = 0; h < w_.heads; ++h) RopeBackward(rope_, Positions(d_queries, h));
+    RopeBackward(rope_, SharedPositions(d_compressed));
+  }
+
   // The keys of each head: its own columns, then those that all heads share.
   void JoinKeys(const View& compressed, const View& expanded, const View& keys) const {
     ParallelFor(keys.rows, [&](std::size_t r) {
@@ -334,6 +353,7 @@ const Part kMla{.name = "mla",
                 .widths = PartWidths,
                 .linears = LinearsOf,
                 .gains = Gains,
+                .attention_columns = AttentionColumns,
                 .activations = Activations,
                 .gradients = Gradients,
                 .outliers = Outliers,

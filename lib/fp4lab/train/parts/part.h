@@ -74,6 +74,10 @@ struct Part {
   // none; null: none.
   std::size_t (*balance)(const ModelConfig& config) = nullptr;
 
+  // Columns of queries and of values, of all heads together: what scores and their products with
+  // values multiply for each key that a query sees. Null: the part has no attention.
+  std::size_t (*attention_columns)(const ModelConfig& config) = nullptr;
+
   // Columns of the matrices (tokens, columns) that the forward pass keeps for the backward pass, x
   // apart, and of those that the backward pass needs for the moment, which all parts share.
   std::vector<std::size_t> (*activations)(const ModelConfig& config) = nullptr;

@@ -1,7 +1,8 @@
 """Transformer Engine's JAX package on the CPU.
 
 ``enable()``, called before ``transformer_engine`` is imported, answers the FFI calls of its JAX modules
-with libfp4lab: quantization (NVFP4, FP8, MXFP8), the amax under the random Hadamard transform, and GEMMs.
+with libfp4lab: quantization (NVFP4, FP8, MXFP8), the amax under the random Hadamard transform, and GEMMs,
+both for one tensor and for groups of them (the experts of a mixture).
 Transformer Engine's own Python code, from PyPI and unmodified, does all the rest.
 """
 
@@ -25,7 +26,14 @@ __all__ = ["Call", "calls", "clear_calls", "enable", "recording", "VERSIONS"]
 VERSIONS = ("2.20.2",)
 # The primitives that libfp4lab serves, by the name of their class; all others run Transformer Engine's own
 # jnp code.
-_SERVED = ("BaseDBiasQuantizePrimitive", "RHTAmaxCalculationPrimitive", "GemmPrimitive")
+_SERVED = (
+    "BaseDBiasQuantizePrimitive",
+    "RHTAmaxCalculationPrimitive",
+    "GemmPrimitive",
+    "GroupedQuantizePrimitive",
+    "GroupedGemmPrimitive",
+    "GroupedGemmCopySizesPrimitive",
+)
 # A primitive of jnp code alone, which needs no handler.
 _PURE = ("AmaxCalculationPrimitive",)
 
@@ -172,7 +180,13 @@ def _array(dtype: str, shape: tuple, data: bytes):
 
     if dtype == "float4_e2m1fn":
         return np.frombuffer(data, np.uint8).reshape(*shape[:-1], -1)
-    kind = {"float32": np.float32, "uint32": np.uint32, "bfloat16": np.uint16, "float16": np.uint16}
+    kind = {
+        "float32": np.float32,
+        "uint32": np.uint32,
+        "int32": np.int32,
+        "bfloat16": np.uint16,
+        "float16": np.uint16,
+    }
     return np.frombuffer(data, kind.get(dtype, np.uint8)).reshape(shape)
 
 

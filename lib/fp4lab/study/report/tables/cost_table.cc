@@ -63,7 +63,7 @@ struct BreakEven {
 };
 BreakEven BreakEvenOf(const Analysis& analysis, const std::string& arm, const std::string& eight,
                       const std::string& reference, std::int64_t tokens, double confidence) {
-  for (const Form form : {Form::kExtend, Form::kShrink}) {
+  for (const Form form : kForms) {
     const auto find = [&](const std::string& format) {
       return analysis.FindRatio(format, reference, tokens, Precision::kTraining,
                                 Estimator::kCrossing, form);

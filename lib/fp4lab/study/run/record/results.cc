@@ -19,12 +19,18 @@ constexpr std::int64_t kCurvePoints = 200;
 
 Json PointJson(const BranchPoint& point) {
   const bool has_high = point.high.tokens > 0;
-  return {{"tokens", point.branch.tokens},
-          {"steps", point.branch.total_steps},
-          {"validation_loss", point.training.loss},
-          {"validation_loss_high", has_high ? Json(point.high.loss) : Json()},
-          {"chunk_losses", point.training.chunk_losses},
-          {"chunk_losses_high", point.high.chunk_losses}};
+  Json json = {{"tokens", point.branch.tokens},
+               {"steps", point.branch.total_steps},
+               {"validation_loss", point.training.loss},
+               {"validation_loss_high", has_high ? Json(point.high.loss) : Json()},
+               {"chunk_losses", point.training.chunk_losses},
+               {"chunk_losses_high", point.high.chunk_losses}};
+  for (const TextLoss& text : point.texts) {
+    json["texts"][text.name] = {
+        {"validation_loss", text.loss},
+        {"validation_loss_high", text.loss_high ? Json(*text.loss_high) : Json()}};
+  }
+  return json;
 }
 
 // The trunk's training loss: at most kCurvePoints means over equal stretches of steps; "step" is
@@ -147,6 +153,9 @@ Json ResultsJson(const Study& study, const Corpus& corpus, const Outcome& outcom
                  {"validation_sha256", corpus.validation_sha256}}},
                {"model", std::move(model)},
                {"runs", std::move(runs)}};
+  for (const ValidationPart& text : corpus.texts) {
+    json["corpus"]["texts"][text.name] = {{"tokens", text.tokens.size()}, {"sha256", text.sha256}};
+  }
   if (!outcome.registered.empty()) json["registered"] = outcome.registered;
   return json;
 }

@@ -57,6 +57,9 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                   {{"vocabulary", corpus.vocabulary},
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
+  for (const ValidationPart& text : corpus.texts) {
+    inputs["evaluation"]["texts"][text.name] = text.sha256;
+  }
   if (!config.start.empty()) inputs["start"] = HashOfCheckpoint(config.start, "start");
   if (config.teacher.Asked()) inputs["teacher"] = TeacherIdentity(config, "teacher");
   if (config.data.order_seed) inputs["order_seed"] = *config.data.order_seed;

@@ -25,19 +25,46 @@ Evaluation ReadEvaluation(const Json& json, const std::string& where) {
           .tokens = Whole(json, where, "tokens")};
 }
 
+Json ToJson(const std::vector<TextLoss>& texts) {
+  Json json = Json::array();
+  for (const TextLoss& text : texts) {
+    Json one = {{"name", text.name}, {"loss", text.loss}, {"tokens", text.tokens}};
+    if (text.loss_high) one["loss_high"] = *text.loss_high;
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
 Json ToJson(const BranchPoint& point) {
-  return {{"tokens", point.branch.tokens},
-          {"branch_step", point.branch.branch_step},
-          {"total_steps", point.branch.total_steps},
-          {"training", ToJson(point.training)},
-          {"high", ToJson(point.high)}};
+  Json json = {{"tokens", point.branch.tokens},
+               {"branch_step", point.branch.branch_step},
+               {"total_steps", point.branch.total_steps},
+               {"training", ToJson(point.training)},
+               {"high", ToJson(point.high)}};
+  if (!point.texts.empty()) json["texts"] = ToJson(point.texts);
+  return json;
+}
+
+std::vector<TextLoss> ReadTextLosses(const Json& json, const std::string& where) {
+  std::vector<TextLoss> texts;
+  for (const Json& one : json) {
+    const std::string place = where + "/" + std::to_string(texts.size());
+    TextLoss& text = texts.emplace_back();
+    text.name = one.at("name").get<std::string>();
+    text.loss = one.at("loss").get<double>();
+    text.tokens = Whole(one, place, "tokens");
+    if (one.contains("loss_high")) text.loss_high = one.at("loss_high").get<double>();
+  }
+  return texts;
 }
 
 BranchPoint ReadBranchPoint(const Json& json, const std::string& where) {
   return {{Whole(json, where, "tokens"), Whole(json, where, "branch_step"),
            Whole(json, where, "total_steps")},
           ReadEvaluation(json.at("training"), where + "/training"),
-          ReadEvaluation(json.at("high"), where + "/high")};
+          ReadEvaluation(json.at("high"), where + "/high"),
+          json.contains("texts") ? ReadTextLosses(json.at("texts"), where + "/texts")
+                                 : std::vector<TextLoss>()};
 }
 
 Json ToJson(const TrunkPoint& point) {

@@ -17,6 +17,7 @@ namespace fp4lab::study {
 struct BranchPoint {
   Branch branch;
   Evaluation training, high;
+  std::vector<TextLoss> texts = {};  // of EvaluationConfig::texts
 };
 
 // The validation loss and the diagnostics on the trunk, at the step where a branch leaves it.
