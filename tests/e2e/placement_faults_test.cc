@@ -154,7 +154,7 @@ TEST_CASE("Rows and columns in another order", "[e2e][files]") {
        },
        1,
        {"its rows stand at their places, but are other numbers: their mean cosine"},
-       {"scales"}},
+       {"the scales"}},
       {"numbers that have nothing to do with it",
        [&](Files& f) { return Stored(f, x, Weights(77, kRows, kCols)); },
        1,

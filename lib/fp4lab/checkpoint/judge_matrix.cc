@@ -88,6 +88,12 @@ std::string NumbersText(const std::vector<float>& numbers) {
   return text + (numbers.size() > 4 ? ", ..." : "");
 }
 
+// Input scales that are stored, and none of them 0, negative or NaN.
+bool AreNumbers(const std::vector<float>& scales) {
+  return !scales.empty() &&
+         std::all_of(scales.begin(), scales.end(), [](float s) { return s > 0; });
+}
+
 void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* findings) {
   std::map<std::string, std::vector<CheckedMatrix*>> joined;
   for (CheckedMatrix& m : *matrices) {
@@ -109,8 +115,8 @@ void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* fin
                    NumbersText(first.tensor_scale),
                part, findings);
       }
-      const bool both = !part->input_scale.empty() && !first.input_scale.empty();
-      if (both && part->input_scale != first.input_scale) {
+      if (AreNumbers(part->input_scale) && AreNumbers(first.input_scale) &&
+          part->input_scale != first.input_scale) {
         Report(FindingKind::kInputScaleDiffers,
                "its input scale is " + NumbersText(part->input_scale) + "; " + first.name +
                    " has " + NumbersText(first.input_scale),

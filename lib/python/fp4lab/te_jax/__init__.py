@@ -180,7 +180,13 @@ def _array(dtype: str, shape: tuple, data: bytes):
 
     if dtype == "float4_e2m1fn":
         return np.frombuffer(data, np.uint8).reshape(*shape[:-1], -1)
-    kind = {"float32": np.float32, "uint32": np.uint32, "bfloat16": np.uint16, "float16": np.uint16}
+    kind = {
+        "float32": np.float32,
+        "uint32": np.uint32,
+        "int32": np.int32,
+        "bfloat16": np.uint16,
+        "float16": np.uint16,
+    }
     return np.frombuffer(data, kind.get(dtype, np.uint8)).reshape(shape)
 
 
