@@ -40,6 +40,7 @@ ROOMS = {  # page of the site: page of the repository
     "findings/results.md": "studies/results/README.md",
     "trust/tests.md": "tests/README.md",
     "trust/packages.md": "tests/python_packages/README.md",
+    "trust/groups.md": "tests/python_packages/groups.md",
     "trust/golden.md": "tests/golden/README.md",
     "trust/fuzz.md": "tests/fuzz/README.md",
     "develop/contributing.md": "CONTRIBUTING.md",
