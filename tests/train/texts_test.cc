@@ -125,7 +125,8 @@ TEST_CASE("A text that does not fit the model is refused at its key", "[train]")
   CHECK(error() ==
         "run.json#/evaluation/texts/a: has 80 tokens; the model's sequence needs at least 81");
   WriteFileAtomically(path, std::string(81, 'a'));
-  CHECK(error().empty());
+  const TrainConfig config = ReadTrainConfig(json, "run.json");
+  CHECK_NOTHROW(CheckCorpus(config, LoadCorpusFor(config), "run.json"));
 }
 
 TEST_CASE("Steps whose parts are timed have the numbers of others", "[train]") {
