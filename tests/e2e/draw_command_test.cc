@@ -43,8 +43,9 @@ TEST_CASE("Every dialect and every recipe that is no list can be drawn", "[tools
   int drawn = 0, lists = 0;
   for (const PublishedRecipe& r : PublishedRecipes()) {
     INFO(r.name);
+    const int before = drawn;
     const std::string error = ErrorOf([&] { drawn += !study::Draw("dataflow", {r.name}).empty(); });
-    if (error.empty()) continue;
+    if (drawn > before) continue;
     ++lists;
     CHECK_THAT(error, ContainsSubstring("is a list of rules"));
   }

@@ -92,6 +92,8 @@ TEST_CASE("Told one dialect and given the bytes of another, explain names the ot
       for (const Matrix<float>& x : inputs) {
         Kernel kernel{.dialect = a, .layout = {}};
         kernel.layout.codes = DefaultCodeOrder(a.element);
+        // Powers of two stand as numbers where numbers are asked for.
+        if (ScaleTypeOf(*b, {}) == ScaleType::kByte) kernel.layout.scale_type = ScaleTypeOf(a, {});
         const Cause cause{.dialect = b};
         const StoredMatrix bytes = RunKernel(KernelUnder(kernel, cause), x.View());
         kernel.layout.scale_type = bytes.layout.scale_type;  // as the file states it

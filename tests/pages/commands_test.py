@@ -217,7 +217,7 @@ def check_names(program):
     def printed(*arguments):
         return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
-    options = printed("quantize", "--help")
+    options = printed("quantize", "--help") + printed("verify", "--help")
     recipes = {r["name"] for r in json.loads(printed("recipes", "--json"))["recipes"]}
     dialects = {d["name"] for d in json.loads(printed("dialects", "--json"))["dialects"]}
     presets = {p["name"] for p in json.loads(printed("presets", "--json"))["presets"]}

@@ -138,9 +138,11 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kFP16); }},
     {"input-subnormals-flushed", "reads subnormal input as zero", Stage::kInput,
      [](Plan& p) {
-       // Without a tensor scale, subnormals vanish under the least E4M3 scale and under a scale of 1.
+       // Without a tensor scale, subnormals vanish under the least E4M3 scale, under a floored one and
+       // under a scale of 1.
        const Dialect& d = p.kernel.dialect;
-       return !SubnormalsVanish(p) && d.block_scale != BlockScale::kOverflowAware &&
+       return !SubnormalsVanish(p) && !HasFlooredScale(p) &&
+              d.block_scale != BlockScale::kOverflowAware &&
               d.block_scale != BlockScale::kCeilLog2 &&
               Change(p.input.flushed, true);
      }},
@@ -342,7 +344,10 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return HasScaleNumbers(p) && Change(p.scale.stored, StoredScale::kPowerOfTwoUp); }},
     {"block-amax-at-least", "lets no block's amax fall below a number", Stage::kScale, nullptr,
      ValueKind::kLeastAmax,
-     [](Plan& p, const DeviationValue& v) { return HasScaleNumbers(p) && Change(p.scale.least_amax, v.amax); },
+     [](Plan& p, const DeviationValue& v) {
+       const bool has_it = HasFlooredScale(p) && v.amax <= kLeastAmax;
+       return HasScaleNumbers(p) && !has_it && Change(p.scale.least_amax, v.amax);
+     },
      {.amax = 1e-4f}},
     {"scale-bf16-first", "rounds the scale to BF16 before it is encoded", Stage::kScale,
      [](Plan& p) {
@@ -415,7 +420,7 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scale-subnormals-flushed", "flushes subnormal scales to 0", Stage::kScale,
      [](Plan& p) {
        return HasE4m3Scale(p) && p.kernel.dialect.scale_encoding != ScaleEncoding::kClamp2m6 &&
-              Change(p.scale.subnormals_flushed, true);
+              !HasFlooredScale(p) && Change(p.scale.subnormals_flushed, true);
      }},
     {"mx-floor", "takes the E8M0 scale by FLOOR", Stage::kScale,
      [](Plan& p) { return SetRule(p, BlockScale::kFloor); }},

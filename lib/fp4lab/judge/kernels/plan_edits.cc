@@ -84,7 +84,11 @@ Factor SameFactor(const KernelPlan& p, Factor factor) {
     case Factor::kDivideByProduct:
     case Factor::kDivideByQuotient:
       return HasTensorScale(p) ? factor : Factor::kDivideByScale;
+    case Factor::kReciprocalPlain:
+      return HasFlooredScale(p) ? Factor::kRcpTensorScaleOverScale : factor;
     case Factor::kEncodeTimesRcp:
+      if (HasFlooredScale(p)) return Factor::kRcpTensorScaleOverScale;
+      [[fallthrough]];
     case Factor::kTwoSteps: {  // x * fl(1/s), where no scale is 0
       const bool same =
           !HasTensorScale(p) && p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6;
@@ -117,7 +121,14 @@ bool SubnormalsVanish(const KernelPlan& p) {
          QuantizedElement(d, small, {}, subnormal, 0) == QuantizedElement(d, zero, {}, 0.0f, 0);
 }
 
+bool HasFlooredScale(const KernelPlan& p) {
+  const BlockScale rule = p.kernel.dialect.block_scale;
+  return rule == BlockScale::kNoTensorScaleFloored || rule == BlockScale::kCeilQuotientFloored;
+}
+
 bool HasNoZeroScale(const KernelPlan& p) {
+  if (HasFlooredScale(p)) return true;
+  if (p.kernel.dialect.block_scale == BlockScale::kInverseOfEncode) return true;  // zeros have 1
   switch (p.kernel.dialect.scale_encoding) {
     case ScaleEncoding::kClamp2m6:
     case ScaleEncoding::kClamp2m9:
@@ -235,7 +246,7 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kDivideByProductOrEpsilon:  // without a tensor scale, at least 2^-23
       return HasTensorScale(d);
     case Factor::kReciprocalPlain:  // S is at most 2.7e11 and s*D at most 2^126
-      return d.tensor_scale != TensorScaleRule::kOverFloored;
+      return d.tensor_scale != TensorScaleRule::kOverFloored && !HasFlooredScale(p);
     case Factor::kPowerOfTwo:  // only RCEIL has a scale of 2^127, for Inf; other rules end at 2^126
       return d.block_scale == BlockScale::kRceil && d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScaleOrAmax:

@@ -44,6 +44,8 @@ bool WritesNoNegativeZero(const KernelPlan& p);
 bool ZeroScaleGivesZeros(const KernelPlan& p);
 // Whether a block of subnormals has the bytes of a block of zeros.
 bool SubnormalsVanish(const KernelPlan& p);
+// Whether the rule itself lets no amax fall below a number (DeepGEMM's).
+bool HasFlooredScale(const KernelPlan& p);
 bool HasNoZeroScale(const KernelPlan& p);
 
 // Whether the scales leave no scaled element beyond the largest; whether they leave none that

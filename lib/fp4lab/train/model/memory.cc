@@ -156,6 +156,17 @@ std::string Gibibytes(double bytes) {
   return text;
 }
 
+// Bytes that a run's teacher needs on the CPU: weights, activations of kTeacherTokens, and the
+// logits of a micro-batch.
+double TeacherBytes(const TrainConfig& c) {
+  if (!c.teacher.Asked()) return 0.0;
+  const TrainConfig teacher = TeacherRun(c);
+  const MemoryNeed need = EstimateMemory(teacher);
+  const double tokens = static_cast<double>(TokensPerStep(c)) / c.micro_batches;
+  return 4.0 * static_cast<double>(ParameterCount(teacher.model)) + need.operands +
+         need.activations + tokens * (4.0 * c.model.vocabulary + 8.0);
+}
+
 }  // namespace
 
 MemoryNeed EstimateMemory(const TrainConfig& c) {

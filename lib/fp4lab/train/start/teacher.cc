@@ -7,7 +7,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/start.h"
@@ -66,17 +65,12 @@ Json TeacherIdentity(const TrainConfig& config, const std::string& where) {
   return identity;
 }
 
-double TeacherBytes(const TrainConfig& config) {
-  const IeeeArithmetic ieee;
-  if (!config.teacher.Asked()) return 0.0;
-  TrainConfig teacher;
-  teacher.model = TeacherModel(config, "config");
-  teacher.recipe = PlainRecipe(config.recipe);
-  teacher.batch = static_cast<int>(SequencesOf(config));
-  const MemoryNeed need = EstimateMemory(teacher);
-  const double tokens = static_cast<double>(TokensPerStep(config)) / config.micro_batches;
-  return 4.0 * static_cast<double>(ParameterCount(teacher.model)) + need.operands +
-         need.activations + tokens * (4.0 * config.model.vocabulary + 8.0);
+TrainConfig TeacherRun(const TrainConfig& config) {
+  TrainConfig run;
+  run.model = TeacherModel(config, "config");
+  run.recipe = PlainRecipe(config.recipe);
+  run.batch = static_cast<int>(SequencesOf(config));
+  return run;
 }
 
 Teacher::Teacher(const TrainConfig& config, const std::string& where)

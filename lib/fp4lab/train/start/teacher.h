@@ -32,9 +32,9 @@ void CheckTeacher(const TrainConfig& config, const std::string& where);
 // What identifies the teacher in checkpoints and keys of runs: {"sha256", "temperature", "share"}.
 Json TeacherIdentity(const TrainConfig& config, const std::string& where);
 
-// Bytes that a run's teacher needs on the CPU: weights, activations of kTeacherTokens, and the
-// logits of a micro-batch.
-double TeacherBytes(const TrainConfig& config);
+// A run that needs the operands and activations of the teacher's forward pass: its model and
+// recipe, kTeacherTokens per step.
+TrainConfig TeacherRun(const TrainConfig& config);
 
 class Teacher {
  public:
