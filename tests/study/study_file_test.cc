@@ -367,7 +367,7 @@ TEST_CASE("An arm takes the study's teacher, another, or none", "[study]") {
     return *std::find_if(study.arms.begin(), study.arms.end(),
                          [&](const Arm& a) { return a.name == name; });
   };
-  CHECK(study.arms.front().teacher == TeacherConfig{"teacher.fp4lab", 2.0f, 1.0f});
+  CHECK(arm("nvfp4").teacher == TeacherConfig{"teacher.fp4lab", 2.0f, 1.0f});
   CHECK(arm("half").teacher == TeacherConfig{"teacher.fp4lab", 2.0f, 0.5f});
   CHECK_FALSE(arm("alone").teacher.Asked());
   CHECK(arm("own").teacher == TeacherConfig{"other.fp4lab", 2.0f, 1.0f});

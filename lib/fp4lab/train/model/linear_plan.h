@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/nn/linear_recipe.h"
+#include "fp4lab/nn/loss.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/shapes.h"
@@ -23,7 +25,15 @@ using TensorInspector = std::function<void(const std::string& name, MatrixView<c
 // Called with every operand that a linear quantizes, and the linear's name ("blocks.2.mlp.down").
 using LinearObserver = std::function<void(const std::string& linear, const ObservedOperand&)>;
 
-class Teacher;  // train/start/teacher.h
+// A model whose logits a run's loss is pulled to (train/start/teacher.h).
+class LogitSource {
+ public:
+  virtual ~LogitSource() = default;
+
+  // The loss of whole sequences of tokens, with the model's logits of them and room for row_kl.
+  // Valid until the next call.
+  virtual TeacherLoss LossOf(std::span<const std::uint16_t> tokens) = 0;
+};
 
 // The options of one pass over a micro-batch.
 struct Pass {
@@ -35,7 +45,7 @@ struct Pass {
   bool records = false;     // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;
   const LinearObserver* observer = nullptr;
-  Teacher* teacher = nullptr;  // whose loss the backward pass adds; null: none. Of the CPU
+  LogitSource* teacher = nullptr;  // whose loss the backward pass adds; null: none. Of the CPU
 };
 
 // The number of floats in the amax histories of all operands of all linears, for delayed scaling; 0

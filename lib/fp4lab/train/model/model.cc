@@ -12,7 +12,6 @@
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/train/parts/parts.h"
-#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab {
 namespace {

@@ -99,7 +99,8 @@ double VectorComparison::RelativeError() const {
 
 Observation Observe(const TrainConfig& config, const Recipe& recipe, const TrainingNumbers& numbers,
                     std::int64_t step, std::span<const std::uint16_t> inputs,
-                    std::span<const std::uint16_t> targets, WeightCodes* codes, Teacher* teacher) {
+                    std::span<const std::uint16_t> targets, WeightCodes* codes,
+                    LogitSource* teacher) {
   const IeeeArithmetic ieee;
   const auto sequence = static_cast<std::size_t>(config.model.sequence);
   Expects(!inputs.empty() && inputs.size() % sequence == 0 && targets.size() == inputs.size(),

@@ -32,6 +32,6 @@ struct VectorComparison {
 Observation Observe(const TrainConfig& config, const Recipe& recipe, const TrainingNumbers& numbers,
                     std::int64_t step, std::span<const std::uint16_t> inputs,
                     std::span<const std::uint16_t> targets, WeightCodes* codes,
-                    Teacher* teacher = nullptr);
+                    LogitSource* teacher = nullptr);
 
 }  // namespace fp4lab

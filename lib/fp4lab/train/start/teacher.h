@@ -12,6 +12,7 @@
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/train/config.h"
+#include "fp4lab/train/model/linear_plan.h"
 
 namespace fp4lab {
 
@@ -36,15 +37,14 @@ Json TeacherIdentity(const TrainConfig& config, const std::string& where);
 // recipe, kTeacherTokens per step.
 TrainConfig TeacherRun(const TrainConfig& config);
 
-class Teacher {
+class Teacher final : public LogitSource {
  public:
   // Throws Error as TeacherModel does, and for a damaged file.
   Teacher(const TrainConfig& config, const std::string& where);
-  ~Teacher();
+  ~Teacher() override;
 
-  // The loss of whole sequences of tokens, with the teacher's logits of them and room for row_kl.
-  // Linears compute as the run's Recipe::rest. Valid until the next call.
-  TeacherLoss LossOf(std::span<const std::uint16_t> tokens);
+  // Linears compute as the run's Recipe::rest.
+  TeacherLoss LossOf(std::span<const std::uint16_t> tokens) override;
 
   // The mean of row_kl, in nats per token, over all rows since the last call; 0 without any. The
   // rows of the last LossOf must have their row_kl.
