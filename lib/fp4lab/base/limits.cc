@@ -150,6 +150,7 @@ MemoryRoom AvailableMemory(const fs::path& root) {
 }
 
 std::uint64_t PeakMemory() {  // getrusage would count the memory of the process before exec, too
+  const IeeeArithmetic ieee;
   return static_cast<std::uint64_t>(NumberOf("/proc/self/status", "VmHWM:")) * 1024;
 }
 

@@ -426,6 +426,7 @@ std::vector<std::size_t> SampleRows(std::size_t rows, std::size_t count) {
 }
 
 bool RowsInPlace(const Directions& directions, std::size_t rows) {
+  const IeeeArithmetic ieee;
   const std::vector<std::size_t> samples = SampleRows(rows, 32);
   std::size_t same = 0;
   for (const std::size_t row : samples) {
@@ -437,6 +438,7 @@ bool RowsInPlace(const Directions& directions, std::size_t rows) {
 
 std::string OtherNumbersText(const Directions& directions, std::size_t rows,
                              const Reading& reading) {
+  const IeeeArithmetic ieee;
   const double due = LeastCosine(reading);
   double sum = 0;
   const std::vector<std::size_t> samples = SampleRows(rows, 32);
