@@ -23,6 +23,13 @@ constexpr double kFits = 0.08;  // the mean deviation of logarithms of scales th
 
 using Elements = std::array<float, 256>;
 
+// "E4M3".
+std::string NameOf(FormatId format) {
+  std::string name(Named(format).short_name);
+  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return name;
+}
+
 // A format of codes, beside the stated one.
 struct CodeFormat {
   std::string_view name;
@@ -169,20 +176,25 @@ class ScaleFitter {
     return place < count() ? static_cast<double>(decoder_.ScaleAt(place)) : 0;
   }
 
+  // The fit of scale_of(piece) to the scales that fit `pieces` best.
   template <class ScaleOf>
-  Fit FitUnder(const ScaleOf& scale_of) const {
+  static Fit FitTo(const std::vector<Piece>& pieces, const ScaleOf& scale_of) {
     std::vector<double> quotients;
-    for (const Piece& p : pieces_) {
-      const double scale = scale_of(p) * Number(p.row);
+    for (const Piece& p : pieces) {
+      const double scale = scale_of(p);
       if (scale > 0 && std::isfinite(scale)) quotients.push_back(std::log(scale) - p.logarithm);
     }
-    return FitOf(std::move(quotients), pieces_.size());
+    return FitOf(std::move(quotients), pieces.size());
+  }
+  template <class ScaleOf>
+  Fit FitUnder(const ScaleOf& scale_of) const {
+    return FitTo(pieces_, [&](const Piece& p) { return scale_of(p) * Number(p.row); });
   }
 
   bool IsBetter(const Fit& fit) const {
     return fit.Fits() && 5 * fit.deviation < 2 * stated_.deviation;
   }
-  // What is left beside another order or format.
+  // The factor that another order or format leaves; "" near 1.
   static std::string FactorText(const Fit& fit) {
     const double factor = std::exp(fit.median);
     return std::fabs(factor - 1) < 0.1
@@ -315,14 +327,9 @@ class ScaleFitter {
       Fit best;
       std::size_t from = n;
       for (std::size_t q = 0; q < n; ++q) {
-        std::vector<double> quotients;
-        for (const Piece& piece : pieces) {
-          const double scale = ScaleAt(Stated(piece.row % r_.rows + q * r_.rows, piece.col));
-          if (scale > 0 && std::isfinite(scale)) {
-            quotients.push_back(std::log(scale) - piece.logarithm);
-          }
-        }
-        const Fit fit = FitOf(std::move(quotients), pieces.size());
+        const Fit fit = FitTo(pieces, [&](const Piece& piece) {
+          return ScaleAt(Stated(piece.row % r_.rows + q * r_.rows, piece.col));
+        });
         if (fit.Fits() && fit.deviation < 0.6 * best.deviation) best = fit, from = q;
       }
       found += from < n ? 1 : 0;
@@ -376,12 +383,6 @@ class ScaleFitter {
              FactorText(fit);
     }
     return "";
-  }
-
-  static std::string NameOf(FormatId format) {
-    std::string name(Named(format).short_name);
-    for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-    return name;
   }
 
   // Codes at the end of their range: scales of an amax that is too small.
@@ -444,9 +445,7 @@ std::string ElementText(const Decoder& decoder, const Reading& reading, const Ro
     text = std::string(format.name);
   }
   if (text.empty()) return "";
-  std::string read(Named(reading.element).short_name);
-  for (char& c : read) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return "the codes are " + text + ", read as " + read;
+  return "the codes are " + text + ", read as " + NameOf(reading.element);
 }
 
 std::string ScaleFitText(const StoredBytes& bytes, const Decoder& decoder, const Reading& reading,

@@ -34,7 +34,6 @@ double HeightOf(const Dialect& d) {
   return 30 + kScaleHeight + 8 + body + 44;
 }
 
-// "NVFP4: 1x16 blocks": what the heading says of a dialect.
 bool HasNumbers(const Dialect& d) { return d.scale_encoding == ScaleEncoding::kBinary32; }
 
 std::string ScaleText(const Dialect& d) {
