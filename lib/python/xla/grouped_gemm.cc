@@ -50,7 +50,7 @@ struct GroupedGemmCall {
   bool may_leave_rows;  // rows or depth behind the last group are allowed
 };
 
-// What all products of a call share: lhs (m, k), rhs (n, k) as the GEMM sees them.
+// The sizes that all products of a call share: lhs (m, k), rhs (n, k) as the GEMM sees them.
 struct GroupedShape {
   std::size_t m = 0, n = 0, k = 0;
   bool deep = false;  // the groups cut the reduction axis

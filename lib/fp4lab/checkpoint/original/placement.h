@@ -75,7 +75,7 @@ bool RowsInPlace(const Directions& directions, std::size_t rows);
 std::string OtherNumbersText(const Directions& directions, std::size_t rows,
                              const Reading& reading);
 
-// What stands in the place of the matrix: parts, pieces or rows of its original in another order;
+// Names the tensor that stands in the matrix's place: parts, pieces or rows of it in another order;
 // another tensor; the transpose; columns in another order; the original under a Hadamard transform.
 // "" if none of them fits.
 std::string PlacementText(const Decoder& decoder, const Reading& reading, const RowReader& original,

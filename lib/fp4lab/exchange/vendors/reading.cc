@@ -267,7 +267,7 @@ class Finder {
            text(codes_.shape) + ")" + HintText(r);
   }
 
-  // What the grid of the scales may be; "" if nothing fits.
+  // Names the grid that the scales may have; "" if nothing fits.
   std::string HintText(const Reading& r) const {
     const std::vector<std::size_t>& shape = scales_.shape;
     if (r.block_rows == 0 || shape.size() < 2 || r.block_cols == 0) return "";

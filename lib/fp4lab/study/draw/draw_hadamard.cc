@@ -36,7 +36,7 @@ Matrix<float> BlockWithOutlier(int size) {
   return x;
 }
 
-// What NVFP4 makes of the values: "amax 6.000, 9 of 16 codes are zero, relative error 12.3 %".
+// NVFP4's error on the values: "amax 6.000, 9 of 16 codes are zero, relative error 12.3 %".
 std::string LossText(const Matrix<float>& x) {
   const Dialect& te = *FindDialect("nvfp4.te");
   const Matrix<float> y = DequantizeAs(te, QuantizeAs(te, x.View()));

@@ -30,7 +30,7 @@ ModelConfig TeacherModel(const TrainConfig& config, const std::string& where);
 // Throws Error as TeacherModel does; does nothing without a teacher.
 void CheckTeacher(const TrainConfig& config, const std::string& where);
 
-// What identifies the teacher in checkpoints and keys of runs: {"sha256", "temperature", "share"}.
+// The teacher's identity in checkpoints and keys of runs: {"sha256", "temperature", "share"}.
 Json TeacherIdentity(const TrainConfig& config, const std::string& where);
 
 // A run that needs the operands and activations of the teacher's forward pass: its model and
