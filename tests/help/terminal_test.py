@@ -4,10 +4,12 @@
 """
 
 import fcntl
+import itertools
 import os
 import pathlib
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import termios
 TABLES = (["dialects"], ["formats"], ["data", "list"])
 HELP = (["--help"], ["verify", "--help"], ["study", "--help"], ["train", "--help"])
 SLOW = ["cases", "--mutation-report", "--level", "thorough"]
+END = b"\0end"
 failures = []
 
 
@@ -25,25 +28,35 @@ def check(holds, text):
 
 
 def on_terminal(command, columns=80, output_on_terminal=True):
-    """What a terminal of so many columns receives, and what goes past it."""
+    """What a terminal of so many columns receives, and what goes past it.
+
+    The test holds the terminal open itself and writes END after the command's last byte: a terminal that the
+    command alone held may lose what was not yet read.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=theirs,
                                stdout=theirs if output_on_terminal else subprocess.PIPE)  # fmt: skip
-    os.close(theirs)
-    received = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not part:
-            break
-        received += part
+    received, ended = b"", False
+    while not received.endswith(END):
+        if select.select([ours], [], [], 0.05)[0]:
+            received += os.read(ours, 65536)
+        elif not ended and process.poll() is not None:
+            os.write(theirs, END)
+            ended = True
     past = b"" if output_on_terminal else process.stdout.read()
     check(process.wait() == 0, f"{command}: exit code {process.returncode}")
+    os.close(theirs)
     os.close(ours)
-    return received.decode().replace("\r\n", "\n"), past.decode()
+    return received.removesuffix(END).decode().replace("\r\n", "\n"), past.decode()
+
+
+def first_difference(shown, piped):
+    """The first line that differs, for a message."""
+    for ours, theirs in itertools.zip_longest(shown.split("\n"), piped.split("\n")):
+        if ours != theirs:
+            return f"{ours!r} instead of {theirs!r}"
+    return "none"
 
 
 def without_working(text):
@@ -68,7 +81,7 @@ def check_tables(program):
             first = [line.split()[0] for line in piped.split("\n") if line.strip()]
             check(first[0] in shown, f"{words}: the first row is gone")
         wide = shown_on_terminal([program, *words], 2000)
-        check(wide == piped, f"{words}: a terminal that is wide enough shows another table than a pipe gets")
+        check(wide == piped, f"{words}: a wide terminal shows another table: {first_difference(wide, piped)}")
         narrow = shown_on_terminal([program, *words], 60)
         check(" with --wide)" in narrow, f"{words}: no word on the columns that are left out")
         check(shown_on_terminal([program, *words, "--wide"], 60) == piped, f"{words} --wide is not the whole table")
