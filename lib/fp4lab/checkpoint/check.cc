@@ -59,11 +59,7 @@ std::string_view BytesAsText(const SafetensorsTensor& t) {
 }
 
 std::string ScaleName(const Reading& r, std::string_view dtype) {
-  if (r.numbers) return std::string(dtype);
-  std::string name(Named(r.scale).short_name);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
-  return name;
+  return r.numbers ? std::string(dtype) : UpperName(r.scale);
 }
 
 class Checker {

@@ -518,11 +518,11 @@ class OriginalComparer {
   std::string ElsewhereText() const {
     const std::string element = ElementText(decoder_, r_, original_);
     if (!element.empty()) return element;
-    const Directions directions(decoder_, r_, original_);
-    if (RowsInPlace(directions, rows_)) {
+    const std::vector<double> cosines = RowCosines(Directions(decoder_, r_, original_), rows_);
+    if (RowsInPlace(cosines)) {
       const std::string scales =
           ScaleFitText(bytes_, decoder_, r_, convention_, numbers_, original_, other_scales_);
-      return scales.empty() ? OtherNumbersText(directions, rows_, r_) : scales;
+      return scales.empty() ? OtherNumbersText(cosines, r_) : scales;
     }
     return PlacementText(decoder_, r_, original_, others_);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -425,27 +426,26 @@ std::vector<std::size_t> SampleRows(std::size_t rows, std::size_t count) {
   return samples;
 }
 
-bool RowsInPlace(const Directions& directions, std::size_t rows) {
+std::vector<double> RowCosines(const Directions& directions, std::size_t rows) {
   const IeeeArithmetic ieee;
-  const std::vector<std::size_t> samples = SampleRows(rows, 32);
-  std::size_t same = 0;
-  for (const std::size_t row : samples) {
-    const double cosine = directions.Cosine(directions.OfStored(row), directions.OfOriginal(row));
-    same += cosine > kSameDirection ? 1 : 0;
+  std::vector<double> cosines;
+  for (const std::size_t row : SampleRows(rows, 32)) {
+    cosines.push_back(directions.Cosine(directions.OfStored(row), directions.OfOriginal(row)));
   }
-  return 10 * same >= 9 * samples.size();
+  return cosines;
 }
 
-std::string OtherNumbersText(const Directions& directions, std::size_t rows,
-                             const Reading& reading) {
+bool RowsInPlace(std::span<const double> cosines) {
+  const auto same =
+      std::count_if(cosines.begin(), cosines.end(), [](double c) { return c > kSameDirection; });
+  return 10 * static_cast<std::size_t>(same) >= 9 * cosines.size();
+}
+
+std::string OtherNumbersText(std::span<const double> cosines, const Reading& reading) {
   const IeeeArithmetic ieee;
   const double due = LeastCosine(reading);
-  double sum = 0;
-  const std::vector<std::size_t> samples = SampleRows(rows, 32);
-  for (const std::size_t row : samples) {
-    sum += directions.Cosine(directions.OfStored(row), directions.OfOriginal(row));
-  }
-  const double mean = sum / static_cast<double>(samples.size());
+  const double mean =
+      std::accumulate(cosines.begin(), cosines.end(), 0.0) / static_cast<double>(cosines.size());
   if (mean >= due) return "";
   return "its rows stand at their places, but are other numbers: their mean cosine with the "
          "original's is " +

@@ -67,13 +67,15 @@ constexpr double LeastCosine(const Reading& r) {
 // Rows spread over all rows, the first ones in a run.
 std::vector<std::size_t> SampleRows(std::size_t rows, std::size_t count);
 
+// The cosines of sampled rows with the original's rows at their places.
+std::vector<double> RowCosines(const Directions& directions, std::size_t rows);
+
 // Whether nearly all rows stand at their places.
-bool RowsInPlace(const Directions& directions, std::size_t rows);
+bool RowsInPlace(std::span<const double> cosines);
 
 // "its rows stand at their places, but are other numbers: ..." where codes are farther from the
 // original than rounding makes them; "" elsewhere.
-std::string OtherNumbersText(const Directions& directions, std::size_t rows,
-                             const Reading& reading);
+std::string OtherNumbersText(std::span<const double> cosines, const Reading& reading);
 
 // Names the tensor that stands in the matrix's place: parts, pieces or rows of it in another order;
 // another tensor; the transpose; columns in another order; the original under a Hadamard transform.

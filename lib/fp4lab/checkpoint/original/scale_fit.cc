@@ -23,13 +23,6 @@ constexpr double kFits = 0.08;  // the mean deviation of logarithms of scales th
 
 using Elements = std::array<float, 256>;
 
-// "E4M3".
-std::string NameOf(FormatId format) {
-  std::string name(Named(format).short_name);
-  for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-  return name;
-}
-
 // A format of codes, beside the stated one.
 struct CodeFormat {
   std::string_view name;
@@ -128,9 +121,10 @@ class ScaleFitter {
     if (text.empty()) text = FormatText();
     if (text.empty()) text = OtherMatrixText();
     if (text.empty()) text = SaturationText();
-    const Directions directions(decoder_, r_, original_);
-    if (text.empty() && stated_.deviation < 1e9 &&
-        OtherNumbersText(directions, rows_, r_).empty()) {
+    const auto same_numbers = [this] {
+      return OtherNumbersText(RowCosines(Directions(decoder_, r_, original_), rows_), r_).empty();
+    };
+    if (text.empty() && stated_.deviation < 1e9 && same_numbers()) {
       text = "the codes are those of the original, but the scales do not fit them: they are " +
              TextOf("%.3g", std::exp(stated_.low)) + " to " +
              TextOf("%.3g times", std::exp(stated_.high)) + " those that do";
@@ -379,8 +373,8 @@ class ScaleFitter {
       // Bytes of 8 bits have about the same order in every format: the size of the values decides.
       const bool near = fit.deviation < 1.5 * kFits && std::fabs(fit.median) < 0.1;
       if (!near || std::fabs(stated_.median) < 0.3) continue;
-      return "the scale bytes are those of " + NameOf(format) + ", read as " + NameOf(r_.scale) +
-             FactorText(fit);
+      return "the scale bytes are those of " + UpperName(format) + ", read as " +
+             UpperName(r_.scale) + FactorText(fit);
     }
     return "";
   }
@@ -445,7 +439,7 @@ std::string ElementText(const Decoder& decoder, const Reading& reading, const Ro
     text = std::string(format.name);
   }
   if (text.empty()) return "";
-  return "the codes are " + text + ", read as " + NameOf(reading.element);
+  return "the codes are " + text + ", read as " + UpperName(reading.element);
 }
 
 std::string ScaleFitText(const StoredBytes& bytes, const Decoder& decoder, const Reading& reading,

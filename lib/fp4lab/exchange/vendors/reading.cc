@@ -334,11 +334,14 @@ std::size_t StoredScaleOffset(const Reading& r, std::size_t row, std::size_t col
   return ScaleOffset(r.order, row, col, r.scale_cols);
 }
 
-std::string FormulaName(const Reading& r) {
-  const std::string element(Named(r.element).short_name);
-  std::string upper = element;
-  std::transform(upper.begin(), upper.end(), upper.begin(),
+std::string UpperName(FormatId format) {
+  std::string name(Named(format).short_name);
+  std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  return name;
+}
+
+std::string FormulaName(const Reading& r) {
   const int bits = FormatOf(r.element).bits;
   const bool mx =
       r.block_rows == 1 && r.block_cols == 32 && !r.numbers && r.scale == FormatId::kE8M0;
@@ -346,7 +349,7 @@ std::string FormulaName(const Reading& r) {
     if (mx) return "MXFP4";
     if (r.block_rows == 1 && r.block_cols == 16 && r.scale == FormatId::kE4M3) return "NVFP4";
   }
-  const std::string kind = (mx ? "MXFP" : "FP") + std::to_string(bits) + " " + upper;
+  const std::string kind = (mx ? "MXFP" : "FP") + std::to_string(bits) + " " + UpperName(r.element);
   if (mx) return kind;
   if (r.block_rows == 0) return kind + ", a scale a tensor";
   if (r.block_rows == 1 && r.block_cols == r.cols) return kind + ", a scale a row";

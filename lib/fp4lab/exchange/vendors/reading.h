@@ -60,6 +60,8 @@ ReadingFound FindReading(const TensorFacts& codes, const TensorFacts& scales,
 // The offset of the scale of block (r, c) of a part in the stored scales of that part.
 std::size_t StoredScaleOffset(const Reading& reading, std::size_t r, std::size_t c);
 
+// "E4M3": a format's short name in upper case, as configurations write it.
+std::string UpperName(FormatId format);
 // "NVFP4", "MXFP8 E5M2", "FP8 E4M3, 128x128": the usual name of formats and blocks.
 std::string FormulaName(const Reading& reading);
 
