@@ -91,7 +91,8 @@ void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row, std::s
                   std::size_t k, const TileMemory& memory) {
   const std::size_t depth = std::min(p.depth, p.a.cols - k);
   const bool first = k == 0, last = k + depth == p.a.cols;
-  const MatrixView<const float> a = p.a.Block(row, k, c.rows, depth);
+  MatrixView<const float> a = p.a.Block(row, k, c.rows, depth);
+  if (depth == 0) a = {memory.state, c.rows, 0};  // a may have no memory; nothing is read
   if (p.pack_a) PackStrips(a, memory.a);
   for (std::size_t j = 0; j < c.cols; j += kPanelCols) {
     const std::size_t cols = std::min(kPanelCols, c.cols - j);
