@@ -436,6 +436,7 @@ std::vector<double> RowCosines(const Directions& directions, std::size_t rows) {
 }
 
 bool RowsInPlace(std::span<const double> cosines) {
+  const IeeeArithmetic ieee;
   const auto same =
       std::count_if(cosines.begin(), cosines.end(), [](double c) { return c > kSameDirection; });
   return 10 * static_cast<std::size_t>(same) >= 9 * cosines.size();
