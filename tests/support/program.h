@@ -17,12 +17,15 @@ inline std::string Program() {
   return program;
 }
 
-// Runs `fp4lab arguments...`, by default for at most a minute.
+// The longest run that is not taken for one that hangs; sanitizers on a loaded machine are slow.
+inline constexpr double kProgramSeconds = 300;
+
+// Runs `fp4lab arguments...`, by default for at most kProgramSeconds.
 inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
                                 ProcessOptions options = {}) {
   std::vector<std::string> all{Program()};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  if (options.timeout_seconds == 0) options.timeout_seconds = 60;
+  if (options.timeout_seconds == 0) options.timeout_seconds = kProgramSeconds;
   return RunProcess(all, options);
 }
 
@@ -33,7 +36,7 @@ inline ProcessResult PipeCases(const std::string& arguments, const std::string& 
   const std::string command = "'" + Program() + "' cases " + arguments + " | " + kernel + " | '" +
                               Program() + "' verify " + verify_arguments;
   ProcessOptions options;
-  options.timeout_seconds = 60;
+  options.timeout_seconds = kProgramSeconds;
   return RunProcess({"sh", "-c", command}, options);
 }
 
