@@ -80,6 +80,6 @@ endfunction()
 function(fp4lab_wheel_test room)
   fp4lab_command_test(${room}_test COMMAND bash ${PROJECT_SOURCE_DIR}/tests/${room}/run
     $<TARGET_FILE:fp4lab> $<TARGET_FILE:fp4lab_program> ${PROJECT_BINARY_DIR}/${room})
-  set_tests_properties(${room}_test PROPERTIES LABELS python TIMEOUT 1800 COST 1000
+  set_tests_properties(${room}_test PROPERTIES LABELS python TIMEOUT 2700 COST 1000
                        SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
 endfunction()
