@@ -66,8 +66,8 @@ constexpr Dialect DeepGemm(const BlockRow& row) {
                            : "deep_gemm/utils/math.py per_block_cast_to_fp8";
   d.note = row.power
                ? "use_ue8m0=True. Rounds up exactly. The GEMM takes four bytes in an int32, column "
-                 "by column (layout deepgemm). A block with Inf or NaN has the scale 2^127; Inf "
-                 "saturates here, and is NaN in torch's cast."
+                 "by column (layout deepgemm). A block with Inf or NaN has the scale 2^127. Inf "
+                 "saturates, as in the cast of torch 2.15."
                : "use_ue8m0=False. A NaN makes its block's scale NaN.";
   d.block_scale = row.power ? BlockScale::kCeilQuotientFloored : BlockScale::kNoTensorScaleFloored;
   d.factor = row.power ? Factor::kPowerOfTwo : Factor::kReciprocalPlain;

@@ -23,7 +23,8 @@ class Answer:
 
     Attributes:
         codes: uint8 of x's shape, one element code each.
-        scales: uint8, (rows, blocks of a row): a block scale for each row, also in square blocks.
+        scales: uint8, or float32 where a row's scales are numbers, (rows, blocks of a row): a block
+            scale for each row, also in square blocks.
         values: float32 of x's shape: the decoded elements.
         number: float32, the tensor scale; one a row for dialects with a scale for each row.
         form: of `number`: "amax", "divisor" or "multiplier".
@@ -163,7 +164,9 @@ def _parts(answer: Answer, q: Any, d: _tables.Dialect) -> list[tuple[str, Any, A
 
 
 def _nan_as_one(scales: np.ndarray, d: _tables.Dialect) -> np.ndarray:
-    """Scale bytes with one NaN: its sign is that of the processor's NaN in torch."""
+    """Scale bytes with one NaN: its sign is that of the processor's NaN in torch. Numbers as they are."""
+    if scales.dtype != np.uint8:
+        return scales
     codes = next(f.nan_codes for f in _tables.formats() if f.name == d.scale)
     return np.where(np.isin(scales, np.array(codes, np.uint8)), np.uint8(codes[0]), scales)
 

@@ -7,6 +7,7 @@ from . import (
     auto_round,
     comfy,
     compressed_tensors,
+    deep_gemm,
     fouroversix,
     gfloat,
     gguf,
@@ -19,6 +20,6 @@ from . import (
 )
 
 _MODULES = (gfloat, torchao, modelopt, compressed_tensors, auto_round, transformer_engine, fouroversix,
-            qwix, gguf, mlx, quark, comfy)  # fmt: skip
+            qwix, gguf, mlx, quark, comfy, deep_gemm)  # fmt: skip
 
 ADAPTERS: tuple[Adapter, ...] = tuple(a for module in _MODULES for a in module.ADAPTERS)
