@@ -20,6 +20,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
+#include "tests/support/sanitizer.h"
 
 namespace fp4lab {
 namespace {
@@ -29,17 +30,11 @@ namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kMemoryCanBeLimited = false;  // the sanitizer reserves more than any limit
-#else
-constexpr bool kMemoryCanBeLimited = true;
-#endif
-
 // `fp4lab ARGUMENTS` through a shell, with 1 GiB of address space where it can be limited.
 ProcessResult RunInLittleMemory(const fs::path& folder, const std::string& arguments) {
-  const std::string limit = kMemoryCanBeLimited ? "ulimit -v 1048576; " : "";
+  const std::string limit = kSanitized ? "" : "ulimit -v 1048576; ";
   return RunProcess({"sh", "-c", limit + "exec '" + Program() + "' " + arguments},
-                    {.folder = folder, .timeout_seconds = 60});
+                    {.folder = folder, .timeout_seconds = kProgramSeconds});
 }
 
 // A study that trains in a moment.
@@ -64,7 +59,7 @@ struct Workplace {
   // `fp4lab ARGUMENTS` through a shell.
   ProcessResult Shell(const std::string& arguments) const {
     return RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments},
-                      {.folder = folder.path(), .timeout_seconds = 60});
+                      {.folder = folder.path(), .timeout_seconds = kProgramSeconds});
   }
   void Write(const std::string& name, std::string_view text) const {
     WriteFileAtomically(folder / name, text);
@@ -106,7 +101,7 @@ TEST_CASE("A sparse file of 1 TB is refused with one line that names it", "[e2e]
     CAPTURE(arguments);
     CheckOneLine(RunInLittleMemory(w.folder.path(), arguments), "s.");
     CheckOneLine(RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments},
-                            {.folder = w.folder.path(), .timeout_seconds = 60}),
+                            {.folder = w.folder.path(), .timeout_seconds = kProgramSeconds}),
                  "s.");
     CHECK_FALSE(Exists(w.folder / "o.npz"));
   }
@@ -188,7 +183,7 @@ TEST_CASE("An .npz that unpacks to more than memory holds is refused before it i
         0);
   WriteBomb(w.folder / "b.npz", 1152);
   REQUIRE(fs::file_size(w.folder / "b.npz") < 10'000'000);
-  if (!kMemoryCanBeLimited) return;
+  if (kSanitized) return;
   CheckOneLine(
       RunInLittleMemory(w.folder.path(), "quantize b.npz --dtype float8_e4m3fn --out big.npz"),
       "b.npz#x: needs 1.1 GiB of memory, but only 1.0 GiB are available");
@@ -223,13 +218,13 @@ struct LargeWorkplace : Workplace {
     return RunProcess({"sh", "-c", limit + "; exec '" + Program() + "' " + arguments},
                       {.environment = {{"OMP_NUM_THREADS", "2"}},
                        .folder = folder.path(),
-                       .timeout_seconds = 60});
+                       .timeout_seconds = kProgramSeconds});
   }
   const std::string kShape = " --shape 8192x8192 --dtype float32 ";
 };
 
 TEST_CASE("A large input is mapped, not copied", "[e2e][files]") {
-  if (!kMemoryCanBeLimited) return;
+  if (kSanitized) return;
   const LargeWorkplace w;
   for (const std::string& arguments :
        {"quantize big" + w.kShape + "--out again.safetensors",
@@ -241,7 +236,7 @@ TEST_CASE("A large input is mapped, not copied", "[e2e][files]") {
 }
 
 TEST_CASE("Memory that ends anywhere is reported with the command and the limit", "[e2e][files]") {
-  if (!kMemoryCanBeLimited) return;
+  if (kSanitized) return;
   const LargeWorkplace w;
   for (int megabytes = 32; megabytes <= 192; megabytes += 8) {
     for (const std::string name : {"convert", "dequantize"}) {
@@ -376,7 +371,7 @@ TEST_CASE("A reader that goes away ends the program silently, as of any Unix too
           "[e2e][files]") {
   const ProcessResult run =
       RunProcess({"sh", "-c", "{ sleep 0.5; '" + Program() + "' formats; echo $? >&2; } | true"},
-                 {.timeout_seconds = 60});
+                 {.timeout_seconds = kProgramSeconds});
   CHECK(run.error == std::to_string(128 + SIGPIPE) + "\n");
 }
 
@@ -517,7 +512,7 @@ ProcessResult RunAsNobody(const fs::path& folder, std::vector<std::string> argum
                                              "--clear-groups"};
     arguments.insert(arguments.begin(), nobody.begin(), nobody.end());
   }
-  return RunProcess(arguments, {.folder = folder, .timeout_seconds = 60});
+  return RunProcess(arguments, {.folder = folder, .timeout_seconds = kProgramSeconds});
 }
 
 TEST_CASE("A file or folder without permission is reported so, not as missing", "[e2e][files]") {
@@ -590,7 +585,7 @@ TEST_CASE("--out at a device, a pipe or a link writes there and replaces none of
   const ProcessResult run = RunProcess(
       {"sh", "-c",
        "'" + Program() + "' dequantize q.safetensors --out /dev/stdout | head -c 8192 | wc -c"},
-      {.folder = w.folder.path(), .timeout_seconds = 60});
+      {.folder = w.folder.path(), .timeout_seconds = kProgramSeconds});
   CHECK(std::stoi(run.output) == 8192);
 }
 

@@ -305,6 +305,7 @@ TEST_CASE("A SIMD target without fused multiply-add is named before it takes lon
       {"study", "plan", study},
       {"bench", "--quick", "--filter", "quantize.nvfp4.l2.memcpy", "--threads", "1"}};
   const std::string slowest = SimdTargets().back();
+  const bool is_only = SimdTargets().size() == 1;  // in sanitized builds
   for (std::vector<std::string> command : commands) {
     CAPTURE(command);
     const bool has_folder = command.back() == "--out-dir";
@@ -316,8 +317,10 @@ TEST_CASE("A SIMD target without fused multiply-add is named before it takes lon
       CHECK(run.exit_code == 0);
       return run.error.substr(0, run.error.find('\n'));
     };
-    CHECK_THAT(first_line(slowest), ContainsSubstring("note: the SIMD target " + slowest +
-                                                      " has no fused multiply-add"));
+    if (!is_only) {
+      CHECK_THAT(first_line(slowest), ContainsSubstring("note: the SIMD target " + slowest +
+                                                        " has no fused multiply-add"));
+    }
     CHECK((first_line("best").find("note:") == 0) == !HasFusedMultiplyAdd());
   }
 }
