@@ -76,10 +76,10 @@ function(fp4lab_skipped_test name text)
 endfunction()
 
 # fp4lab_wheel_test(ROOM): builds a wheel, installs it and runs the Python tests of tests/ROOM. They take longest, so
-# ctest starts them first, and tests of one thread run beside them.
+# ctest starts them first, one after the other, with other tests beside them.
 function(fp4lab_wheel_test room)
   fp4lab_command_test(${room}_test COMMAND bash ${PROJECT_SOURCE_DIR}/tests/${room}/run
     $<TARGET_FILE:fp4lab> $<TARGET_FILE:fp4lab_program> ${PROJECT_BINARY_DIR}/${room})
-  set_tests_properties(${room}_test PROPERTIES LABELS python TIMEOUT 2700 COST 1000
+  set_tests_properties(${room}_test PROPERTIES LABELS python TIMEOUT 2700 COST 1000 RESOURCE_LOCK wheel
                        SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
 endfunction()
