@@ -2,6 +2,8 @@
 // leaves.
 #pragma once
 
+#include "tests/support/catch.h"
+
 namespace fp4lab {
 
 #if defined(__SANITIZE_ADDRESS__)  // GCC
@@ -15,5 +17,11 @@ inline constexpr bool kSanitized = false;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+
+// Says so in the test's output where memory cannot be limited, and the test checks nothing.
+inline bool MemoryHasNoLimit() {
+  if (kSanitized) WARN("AddressSanitizer leaves no memory to limit: nothing is checked");
+  return kSanitized;
+}
 
 }  // namespace fp4lab
