@@ -4,19 +4,11 @@
 
 #include "tests/support/catch.h"
 
+#include <hwy/base.h>
+
 namespace fp4lab {
 
-#if defined(__SANITIZE_ADDRESS__)  // GCC
-inline constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)  // Clang
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-#else
-inline constexpr bool kSanitized = false;
-#endif
+inline constexpr bool kSanitized = HWY_IS_ASAN;
 
 // Says so in the test's output where memory cannot be limited, and the test checks nothing.
 inline bool MemoryHasNoLimit() {

@@ -520,8 +520,8 @@ class OriginalComparer {
     if (!element.empty()) return element;
     const std::vector<double> cosines = RowCosines(Directions(decoder_, r_, original_), rows_);
     if (RowsInPlace(cosines)) {
-      const std::string scales =
-          ScaleFitText(bytes_, decoder_, r_, convention_, numbers_, original_, other_scales_);
+      const std::string scales = ScaleFitText(bytes_, decoder_, r_, convention_, numbers_,
+                                              original_, cosines, other_scales_);
       return scales.empty() ? OtherNumbersText(cosines, r_) : scales;
     }
     return PlacementText(decoder_, r_, original_, others_);

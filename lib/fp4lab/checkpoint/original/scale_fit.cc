@@ -95,13 +95,14 @@ class ScaleFitter {
  public:
   ScaleFitter(const StoredBytes& bytes, const Decoder& decoder, const Reading& r,
               TensorScaleConvention convention, std::span<const float> numbers,
-              const RowReader& original, const OtherScales& others)
+              const RowReader& original, std::span<const double> cosines, const OtherScales& others)
       : bytes_(bytes),
         decoder_(decoder),
         r_(r),
         convention_(convention),
         numbers_(numbers),
         original_(original),
+        cosines_(cosines),
         others_(others),
         rows_(r.parts * r.rows),
         part_scales_(r.block_rows == 0 ? 1 : r.stored_rows * r.stored_cols) {}
@@ -121,10 +122,7 @@ class ScaleFitter {
     if (text.empty()) text = FormatText();
     if (text.empty()) text = OtherMatrixText();
     if (text.empty()) text = SaturationText();
-    const auto same_numbers = [this] {
-      return OtherNumbersText(RowCosines(Directions(decoder_, r_, original_), rows_), r_).empty();
-    };
-    if (text.empty() && stated_.deviation < 1e9 && same_numbers()) {
+    if (text.empty() && stated_.deviation < 1e9 && OtherNumbersText(cosines_, r_).empty()) {
       text = "the codes are those of the original, but the scales do not fit them: they are " +
              TextOf("%.3g", std::exp(stated_.low)) + " to " +
              TextOf("%.3g times", std::exp(stated_.high)) + " those that do";
@@ -407,6 +405,7 @@ class ScaleFitter {
   const TensorScaleConvention convention_;
   const std::span<const float> numbers_;
   const RowReader& original_;
+  const std::span<const double> cosines_;
   const OtherScales& others_;
   const std::size_t rows_, part_scales_;
   std::vector<Piece> pieces_;
@@ -444,9 +443,11 @@ std::string ElementText(const Decoder& decoder, const Reading& reading, const Ro
 
 std::string ScaleFitText(const StoredBytes& bytes, const Decoder& decoder, const Reading& reading,
                          TensorScaleConvention convention, std::span<const float> numbers,
-                         const RowReader& original, const OtherScales& others) {
+                         const RowReader& original, std::span<const double> cosines,
+                         const OtherScales& others) {
   const IeeeArithmetic ieee;
-  return ScaleFitter(bytes, decoder, reading, convention, numbers, original, others).Text();
+  return ScaleFitter(bytes, decoder, reading, convention, numbers, original, cosines, others)
+      .Text();
 }
 
 }  // namespace fp4lab

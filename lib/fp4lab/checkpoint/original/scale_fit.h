@@ -17,9 +17,10 @@ std::string ElementText(const Decoder& decoder, const Reading& reading, const Ro
 
 // The scales in another order (transposed, shifted, of other parts, of ranks), in another format,
 // or stored as reciprocals; else by how much they miss those that fit the codes. "" where they fit.
-// `numbers` and `others`: as of CompareWithOriginal.
+// `numbers` and `others`: as of CompareWithOriginal. `cosines`: RowCosines of the original.
 std::string ScaleFitText(const StoredBytes& bytes, const Decoder& decoder, const Reading& reading,
                          TensorScaleConvention convention, std::span<const float> numbers,
-                         const RowReader& original, const OtherScales& others = {});
+                         const RowReader& original, std::span<const double> cosines,
+                         const OtherScales& others = {});
 
 }  // namespace fp4lab
