@@ -34,6 +34,7 @@ ROOMS = {  # page of the site: page of the repository
     "findings/stability.md": "studies/stability/README.md",
     "findings/architectures.md": "studies/architectures/README.md",
     "findings/outliers.md": "studies/outliers/README.md",
+    "findings/figure6.md": "studies/figure6/README.md",
     "guides/models.md": "studies/model/README.md",
     "findings/fp8-gap.md": "studies/fp8-gap/README.md",
     "findings/parity.md": "studies/results/parity/README.md",

@@ -443,6 +443,14 @@ def tokens_over(name, arm):
     return with_bounds(ratio["ratio"], *ratio["interval_bootstrap"])
 
 
+def contrast_ratio(name, form, place):
+    """Of a study's contrast in a form, at a place in tokens per parameter; over seeds."""
+    of = study(name)
+    tokens = min(of.analysis["budgets"], key=lambda t: abs(t / of.results["model"]["block_parameters"] - place))
+    ratio = of.ratio(tokens, "crossing", form)
+    return with_bounds(ratio["ratio"], *ratio["interval_t"], 3)
+
+
 def paired_gap(name, arm, base):
     """An arm's loss less another's, nats, of the published studies/results/NAME.json; over seeds and text."""
     return difference_tables.gap(name, arm, base)
@@ -489,7 +497,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     league_recipe_count,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
-    tokens_over, seeds_of)}
+    tokens_over, contrast_ratio, seeds_of)}
 
 
 def number(text):

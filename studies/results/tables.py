@@ -27,7 +27,8 @@ DOCS = HERE.parent.parent / "docs"
 PAGES = [HERE.parent.parent / "README.md", *sorted((DOCS / "findings").glob("*.md")),
          DOCS / "trust/index.md", DOCS / "develop/performance.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
-         HERE.parent / "architectures/README.md", HERE.parent / "outliers/README.md", HERE / "league/README.md"]
+         HERE.parent / "architectures/README.md", HERE.parent / "outliers/README.md",
+         HERE.parent / "figure6/README.md", HERE / "league/README.md"]
 MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables
 KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)

@@ -86,7 +86,7 @@ void PrintLaw(const Json& document) {
 
 // A row a difference.
 void PrintDifferences(const Json& document) {
-  study::TextRows rows = {{"study", "arm", "minus", "nats per token", "share", "verdict"}};
+  study::TextRows rows = {{"study", "arm", "minus", "nats per byte", "share", "verdict"}};
   for (const Json& d : document["differences"]) {
     std::string share;
     if (d.contains("share") && !d["share"]["ratio"].is_null()) {
