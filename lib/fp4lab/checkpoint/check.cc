@@ -335,6 +335,9 @@ class Checker {
     if (!empty && !scale_scan.constant) {
       const std::string rows = UnwrittenRowsText({codes.bytes, scales.bytes, dtype}, r);
       if (!rows.empty()) Report(FindingKind::kUnwrittenRows, rows, m, &report_.findings);
+      for (const Streamed& s : {codes, scales}) {  // a fault may have mapped 2 MiB for one row
+        if (s.content != nullptr) s.content->Forget(s.bytes);
+      }
     }
   }
 
