@@ -148,15 +148,6 @@ bool IsItsAmax(const Kernel& kernel, const Cause& truth, const Cause& cause,
   return rest == PlanOf(kernel) && amax.size() == 1 && cause.value && cause.value->amax == amax[0];
 }
 
-// Whether `cause` fills codes or scales with one value and `x` gives the bytes. It states what the
-// output holds, and that is so; the bytes tell no origin of the value.
-bool IsItsFill(const Kernel& kernel, const Cause& cause, MatrixView<const float> x,
-               const StoredMatrix& bytes) {
-  const KernelPlan plan = PlanOf(kernel, cause.deviations);
-  return (plan.output.codes_filled || plan.output.scales_filled) &&
-         SameBytes(Run(kernel, cause, x), bytes);
-}
-
 // Whether `cause` together with one deviation of `truth` gives the bytes of all directed cases: it
 // is `truth` without a deviation that changes no byte of this input. (Where scales come from the
 // amax, not from S, a missing S is the same as one that misses in the factor.)
@@ -170,12 +161,11 @@ bool IsWithoutOne(const Kernel& kernel, const Cause& truth, const Cause& cause) 
 }
 
 Outcome Classify(const Kernel& kernel, const Cause& truth, const SearchResult& found,
-                 MatrixView<const float> x, const StoredMatrix& bytes) {
+                 MatrixView<const float> x) {
   const auto is_truth = [&](const Cause& c) { return SameParts(c, truth); };
   if (found.certainty == Certainty::kForced && !is_truth(found.exact[0])) {
     if (IsItsAmax(kernel, truth, found.exact[0], x)) return Outcome::kRight;
     if (Equivalent(kernel, truth, found.exact[0])) return Outcome::kEquivalent;
-    if (IsItsFill(kernel, found.exact[0], x, bytes)) return Outcome::kConsistent;
     return IsWithoutOne(kernel, truth, found.exact[0]) ? Outcome::kRight : Outcome::kFalse;
   }
   if (std::any_of(found.exact.begin(), found.exact.end(), is_truth)) return Outcome::kRight;
@@ -199,7 +189,7 @@ Counts Sweep(std::size_t parts, bool heavy, std::size_t wanted) {
     ++done;
     const Explanation e = Explain(kernel, tensor.x.View(), bytes, {.deciding_case = false});
     const Cause visible = Visible(kernel, *truth, tensor.x.View(), bytes);
-    const Outcome outcome = Classify(kernel, visible, e.causes, tensor.x.View(), bytes);
+    const Outcome outcome = Classify(kernel, visible, e.causes, tensor.x.View());
     ++counts[static_cast<std::size_t>(outcome)];
     if (outcome == Outcome::kFalse || outcome == Outcome::kNone || std::getenv("VERBOSE")) {
       std::fprintf(stderr, "%s %s (%zux%zu%s): %s%s%s\n", std::string(kernel.dialect.name).c_str(),
