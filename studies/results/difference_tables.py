@@ -84,7 +84,8 @@ def plans(studies):
     """What each recipe of figure 6's study costs."""
     rows = ["| recipe | blocks in BF16 | above BF16, nats per byte |", "|---|---|---|"]
     for arm in ("nvidia_nvfp4_8b", "te_nvfp4", "nvidia_mxfp4_8b", "mxfp4"):
-        rows.append(f"| {arm} | {'the last of 6' if arm.startswith('nvidia') else 'none'} | {gap('figure6', arm, 'bf16')} |")
+        blocks = "the last of 6" if arm.startswith("nvidia") else "none"
+        rows.append(f"| {arm} | {blocks} | {gap('figure6', arm, 'bf16')} |")
     return rows
 
 

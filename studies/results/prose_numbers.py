@@ -443,12 +443,23 @@ def tokens_over(name, arm):
     return with_bounds(ratio["ratio"], *ratio["interval_bootstrap"])
 
 
-def contrast_ratio(name, form, place):
-    """Of a study's contrast in a form, at a place in tokens per parameter; over seeds."""
+def contrast(name, form, place):
+    """The token ratio of a study's contrast in a form, at a place in tokens per parameter."""
     of = study(name)
     tokens = min(of.analysis["budgets"], key=lambda t: abs(t / of.results["model"]["block_parameters"] - place))
-    ratio = of.ratio(tokens, "crossing", form)
+    return of.ratio(tokens, "crossing", form)
+
+
+def contrast_ratio(name, form, place):
+    """Over seeds."""
+    ratio = contrast(name, form, place)
     return with_bounds(ratio["ratio"], *ratio["interval_t"], 3)
+
+
+def contrast_half_width(name, form, place):
+    """Of the interval of ln r."""
+    low, high = contrast(name, form, place)["interval_t"]
+    return f"{math.log(high / low) / 2:.3f}"
 
 
 def paired_gap(name, arm, base):
@@ -497,7 +508,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     league_recipe_count,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
-    tokens_over, contrast_ratio, seeds_of)}
+    tokens_over, contrast_ratio, contrast_half_width, seeds_of)}
 
 
 def number(text):

@@ -333,11 +333,8 @@ class Checker {
     JudgeScales(scale_scan, dead, m, &report_.findings);
     const bool empty = code_scan.any == code_scan.all;
     if (!empty && !scale_scan.constant) {
-      const std::string rows = UnwrittenRowsText({codes.bytes, scales.bytes, dtype}, r);
+      const std::string rows = UnwrittenRowsText(codes, scales, dtype, r);
       if (!rows.empty()) Report(FindingKind::kUnwrittenRows, rows, m, &report_.findings);
-      for (const Streamed& s : {codes, scales}) {  // a fault may have mapped 2 MiB for one row
-        if (s.content != nullptr) s.content->Forget(s.bytes);
-      }
     }
   }
 

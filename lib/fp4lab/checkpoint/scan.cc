@@ -279,7 +279,9 @@ std::size_t DeadBlocks(const Streamed& codes, const Streamed& scales, std::strin
   return sum;
 }
 
-std::string UnwrittenRowsText(const StoredBytes& bytes, const Reading& r) {
+namespace {
+
+std::string UnwrittenRows(const StoredBytes& bytes, const Reading& r) {
   const IeeeArithmetic ieee;
   constexpr std::size_t kSampled = 32;
   const bool packed = r.codes == CodeOrder::kBytes || r.cols % 2 == 0;
@@ -315,6 +317,17 @@ std::string UnwrittenRowsText(const StoredBytes& bytes, const Reading& r) {
            std::to_string(last) + " among them";
   }
   return "";
+}
+
+}  // namespace
+
+std::string UnwrittenRowsText(const Streamed& codes, const Streamed& scales, std::string_view dtype,
+                              const Reading& r) {
+  std::string text = UnwrittenRows({codes.bytes, scales.bytes, dtype}, r);
+  for (const Streamed& s : {codes, scales}) {  // a fault may have mapped 2 MiB for one row
+    if (s.content != nullptr) s.content->Forget(s.bytes);
+  }
+  return text;
 }
 
 }  // namespace fp4lab

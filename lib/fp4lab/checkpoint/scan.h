@@ -50,6 +50,7 @@ std::size_t DeadBlocks(const Streamed& codes, const Streamed& scales, std::strin
 
 // "rows 32..63 ..." where all codes of rows are 0 and the scales there are those of numbers: other
 // than 0, and not all equal. "" if there are none among rows that are spread over the matrix.
-std::string UnwrittenRowsText(const StoredBytes& bytes, const Reading& reading);
+std::string UnwrittenRowsText(const Streamed& codes, const Streamed& scales, std::string_view dtype,
+                              const Reading& reading);
 
 }  // namespace fp4lab
