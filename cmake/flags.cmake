@@ -10,6 +10,9 @@ add_library(fp4lab_private INTERFACE)  # flags for our own sources only
 target_compile_options(fp4lab_private INTERFACE -Wall -Wextra -Wno-psabi
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1500000>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow>  # false alarms on std::string (GCC 12)
+  # False alarms of GCC 13 and 14: on functions that take a name and give a reference into a list, and on copies of fewer
+  # elements than one vector has, where a vector has one.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference;-Wno-array-bounds;-Wno-stringop-overread>
   $<$<BOOL:${FP4LAB_WERROR}>:-Werror>
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-g1>)
 target_link_options(fp4lab_private INTERFACE

@@ -5,7 +5,9 @@
 #   NATIVE  the best of the machine that builds, and the compiler's baseline for others: tools/run
 set(FP4LAB_SIMD ALL CACHE STRING "SIMD targets of the kernels: ALL, COMMON or NATIVE")
 set_property(CACHE FP4LAB_SIMD PROPERTY STRINGS ALL COMMON NATIVE)
-set(fp4lab_targets HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL)
+# The fallback is Highway's scalar target with every compiler. Its emulation of 128-bit vectors, the fallback from GCC 14
+# on, has other bits for NaN and in sums.
+set(fp4lab_targets HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL HWY_BROKEN_EMU128=1)
 set(fp4lab_target_options)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   # NEON and the scalar target, which every 64-bit Arm has, whatever FP4LAB_SIMD says. Kernels keep vectors in

@@ -5,8 +5,8 @@ find_package(Python3 COMPONENTS Interpreter QUIET)
 set(fp4lab_test_program)  # the path that tests of the program get
 if(TARGET fp4lab_program)
   set(fp4lab_test_program $<TARGET_FILE:fp4lab_program>)
-  if(CMAKE_CROSSCOMPILING)  # tests start the program by its path: a script calls the emulator
-    set(fp4lab_test_program ${PROJECT_BINARY_DIR}/fp4lab_emulated)
+  if(CMAKE_CROSSCOMPILING)  # tests start the program by its path or name: a script calls the emulator
+    set(fp4lab_test_program ${PROJECT_BINARY_DIR}/emulated/fp4lab)
     string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
     file(GENERATE OUTPUT ${fp4lab_test_program}
          CONTENT "#!/bin/sh\nexec ${emulator} $<TARGET_FILE:fp4lab_program> \"$@\"\n"

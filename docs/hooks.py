@@ -35,6 +35,8 @@ ROOMS = {  # page of the site: page of the repository
     "findings/architectures.md": "studies/architectures/README.md",
     "findings/outliers.md": "studies/outliers/README.md",
     "findings/figure6.md": "studies/figure6/README.md",
+    "findings/trained.md": "studies/trained/README.md",
+    "findings/transfer.md": "studies/transfer/README.md",
     "guides/models.md": "studies/model/README.md",
     "findings/fp8-gap.md": "studies/fp8-gap/README.md",
     "findings/parity.md": "studies/results/parity/README.md",

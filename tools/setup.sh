@@ -9,7 +9,7 @@ install_missing() {
   local package missing=()
   command -v dpkg-query >/dev/null || fail "no dpkg here: install the equivalents of: $*"
   for package in "$@"; do
-    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed$' ||
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
       missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return

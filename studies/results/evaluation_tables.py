@@ -2,7 +2,7 @@
 import math
 
 from study_tables import Study, each_text
-from surface_tables import analyzed, surface_document
+from surface_tables import analyzed, size_records, sizes_of_model, surface_document
 
 
 def evaluated(studies):
@@ -120,10 +120,10 @@ def sametext(studies):
 
 def bf16size(studies):
     """A row a size and budget: the size of a BF16 model of the same loss, over the model's."""
-    document = sizes_of(studies)
     size, found = size_text(studies), {}
-    for r in document["reference_size"]:
-        found.setdefault((r["studies"][1], r["tokens"]), {})[r["arm"]] = r
+    for name in size:
+        for r in sizes_of_model(name):
+            found.setdefault((name, r["tokens"]), {})[r["arm"]] = r
     rows = ["| block parameters | bytes of text | bytes per parameter | NVFP4's size in BF16 / its own, with text "
             "| MXFP4's |",
             "|---|---|---|---|---|"]
@@ -137,8 +137,8 @@ def bf16size(studies):
 
 def decision(studies):
     """A row a study at its largest budget, in shrink form: tokens over BF16's and MXFP4's over NVFP4's, and the size of
-    NVFP4's BF16 model where surface.json has it."""
-    sizes = {(r["studies"][1], r["tokens"]): r for r in sizes_of(studies)["reference_size"] if r["arm"] == "nvfp4"}
+    NVFP4's BF16 model where surface.json or size.json has it."""
+    sizes = {(r["studies"][1], r["tokens"]): r for r in size_records() if r["arm"] == "nvfp4"}
     rows = ["| block parameters | bytes per parameter | seeds | NVFP4's tokens / BF16's | MXFP4's tokens / NVFP4's "
             "| NVFP4 learns like a BF16 model of this share of its size |", "|---" * 6 + "|"]
     for study, part in analyzed(studies):

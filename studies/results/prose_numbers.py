@@ -11,8 +11,10 @@ import atlas_tables
 import difference_tables
 import league_tables
 import speed_tables
+import trained_tables
+import transfer_tables
 from study_tables import HERE, Study, each_text
-from surface_tables import surface_document, surface_parts
+from surface_tables import registered_sizes, sizes_of_model, surface_document, surface_parts
 
 LEAGUE = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest", "league-c-1.2m-references",
           "surface-c-1.2m")
@@ -145,6 +147,20 @@ def bf16_size(arm, of):
     last = [r for r in surface_document()["sizes"]["reference_size"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[of])][-1]
     return with_bounds(last["size"], *last["interval_with_text"])
+
+
+def missed_sizes(arm):
+    """At how many texts the registered BF16-equivalent size lies outside the measured interval, of how many."""
+    predicted = registered_sizes(study("surface-c-10.6m"))[arm]
+    intervals = [r["interval_with_text"] for r in sizes_of_model("surface-c-10.6m") if r["arm"] == arm]
+    outside = sum(not low <= predicted <= high for low, high in intervals)
+    return f"{outside} of {len(intervals)}"
+
+
+def sizes_at_11m(arm):
+    """The first and the last measured BF16-equivalent size, by rising text."""
+    sizes = [r["size"] for r in sizes_of_model("surface-c-10.6m") if r["arm"] == arm]
+    return f"{sizes[0]:.2f} to {sizes[-1]:.2f}"
 
 
 CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
@@ -497,9 +513,44 @@ def difference_growth(name, place):
     return f"{100 * (last / least - 1):.0f} %"
 
 
+def trained_adds(recipe):
+    """What a recipe adds to a trained model's loss."""
+    answer = trained_tables.document()["questions"]["operands"][recipe]
+    return trained_tables.with_interval(answer["difference"], answer["difference_interval"]).replace("&nbsp;", " ")
+
+
+def trained_linear(recipe, linear, key):
+    """leave_one_in or leave_one_out of a linear in all blocks."""
+    answer = trained_tables.document()["questions"]["linears"][recipe]
+    return trained_tables.share_text(trained_tables.shares_of(answer)[linear], key, 2).replace("&nbsp;", " ")
+
+
+def trained_most_of_8_bits():
+    """The most that a linear in all blocks adds alone under a recipe of 8 bits."""
+    answers = trained_tables.document()["questions"]["linears"]
+    return f"{max(s['leave_one_in'] for r, a in answers.items() if 'fp4' not in r for s in a['shares']):.3f}"
+
+
+def trained_evaluated(recipe):
+    """What `fp4lab evaluate --json` says that a recipe adds, published beside the results."""
+    printed = json.loads((HERE / "trained-smollm2/evaluate.json").read_text())
+    row = next(r for r in printed["recipes"] if r["recipe"] == recipe)
+    return f"{row['loss'] - row['high_precision_loss']:+.3f}"
+
+
+def rank_correlation(group):
+    """Spearman's, of the league's gaps with a group of published numbers."""
+    return f"{transfer_tables.correlation(group):.2f}"
+
+
+def rank_correlations_of_seeds(group):
+    """The same, seed by seed."""
+    return ", ".join(f"{value:.2f}" for value in transfer_tables.correlations_of_seeds(group))
+
+
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     paired_gap, paired_less, paired_percent, joined_seeds, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
-    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
+    same_text, same_bytes, bf16_size, missed_sizes, sizes_at_11m, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
     law_ratio,
     last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
@@ -508,7 +559,8 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     league_recipe_count,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
-    tokens_over, contrast_ratio, contrast_half_width, seeds_of)}
+    tokens_over, contrast_ratio, contrast_half_width, seeds_of, trained_adds, trained_linear,
+    trained_most_of_8_bits, trained_evaluated, rank_correlation, rank_correlations_of_seeds)}
 
 
 def number(text):

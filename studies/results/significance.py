@@ -1,5 +1,6 @@
-"""Tests of several differences together: Student's t of whole degrees of freedom, and Holm's method."""
+"""Tests of several differences together: Student's t of whole degrees of freedom, Holm's method; and rank correlation."""
 import math
+import statistics
 
 
 def student_above(t, degrees):
@@ -41,3 +42,14 @@ def holm_kept(p, level=0.05):
             break
         kept[i] = True
     return kept
+
+
+def ranks(values):
+    """From 1; equal values have their mean rank, and None is after all numbers."""
+    keys = [(value is None, value or 0.0) for value in values]
+    return [sum(other < key for other in keys) + (keys.count(key) + 1) / 2 for key in keys]
+
+
+def spearman(first, second):
+    """The rank correlation of two lists."""
+    return statistics.correlation(ranks(first), ranks(second))

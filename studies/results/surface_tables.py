@@ -18,6 +18,31 @@ def surface_document():
 
 
 @functools.cache
+def size_records():
+    """The records of BF16-equivalent sizes of surface.json and size.json, checked to be of the results that are here."""
+    found = []
+    for name in ("surface", "size"):
+        document = json.loads((HERE / f"surface/{name}.json").read_text())
+        for part in document["studies"] + document["references"]:
+            if not is_of_results(part):
+                sys.exit(f"{name}.json is not of {part['name']}: run {COMMAND.format('surface', name)}")
+        found += document["sizes"]["reference_size"]
+    return found
+
+
+def sizes_of_model(name):
+    """The records of size_records() of a study's model, by rising text."""
+    return [r for r in size_records() if r["studies"][1] == name]
+
+
+def registered_sizes(study):
+    """{format: the BF16-equivalent size that the study's file registered}."""
+    (prediction,) = study.results["study"]["analysis"]["predictions"]
+    predicted = json.loads((HERE.parent.parent / prediction["file"]).read_text())
+    return {"nvfp4": predicted["te_nvfp4"], "mxfp4": predicted["mxfp4"]}
+
+
+@functools.cache
 def surface_parts():
     """{name: its part of surface.json}."""
     return {part["name"]: part for part in surface_document()["studies"]}
@@ -41,6 +66,25 @@ def hash_of(name):
 def is_of_results(part):
     """Whether a record of a study and of those that joined it was made of the results.json that are here."""
     return all(p["sha256_of_results"] == hash_of(p["name"]) for p in (part, *part["joined"]))
+
+
+def predictedsize(studies):
+    """A row a budget of a study: its BF16-equivalent sizes beside those that its file registered."""
+    rows = ["| bytes of text | bytes per parameter | NVFP4, predicted | measured | MXFP4, predicted | measured |",
+            "|---" * 6 + "|"]
+    for study in studies:
+        predicted, by_text = registered_sizes(study), {}
+        for r in sizes_of_model(study.results["name"]):
+            by_text.setdefault(r["tokens"], {})[r["arm"]] = r
+        for tokens, own in by_text.items():
+            cells = []
+            for arm in ("nvfp4", "mxfp4"):
+                low, high = own[arm]["interval_with_text"]
+                verdict = "" if low <= predicted[arm] <= high else ", **missed**"
+                cells += [f"{predicted[arm]:.2f}", f"{own[arm]['size']:.3f} [{low:.3f}, {high:.3f}]{verdict}"]
+            rows.append(f"| {tokens / 1e6:.0f}M | {each_text(own['nvfp4']['bytes_per_parameter'])} "
+                        f"| {' | '.join(cells)} |")
+    return rows
 
 
 def signed_text(number):
@@ -215,4 +259,5 @@ def buys(studies):
     return rows
 
 
-KINDS = {"surface": surface, "surfaceshrink": surfaceshrink, "surfacegaps": surfacegaps, "law": law, "buys": buys}
+KINDS = {"surface": surface, "surfaceshrink": surfaceshrink, "surfacegaps": surfacegaps, "law": law, "buys": buys,
+         "predictedsize": predictedsize}

@@ -5,9 +5,9 @@ folder league, studies/atlas and studies/surface.
     python3 studies/results/tables.py [--check]
 
 replaces every part of these pages between a line <!-- table KIND STUDY ... --> and the line
-<!-- end of table --> by the table that the "analysis" of STUDY/results.json gives, and every number
-<!--n FUNCTION ARGUMENT ...-->NUMBER<!--/n--> in a sentence by that of prose_numbers.py. With --check no file is
-written, and the exit code is 1 if a page differs from its data.
+<!-- end of table --> by the table that the "analysis" of STUDY/results.json gives, or KIND's own file without a
+STUDY, and every number <!--n FUNCTION ARGUMENT ...-->NUMBER<!--/n--> in a sentence by that of prose_numbers.py. With
+--check no file is written, and the exit code is 1 if a page differs from its data.
 """
 import argparse
 import re
@@ -21,6 +21,8 @@ import prose_numbers
 import speed_tables
 import study_tables
 import surface_tables
+import trained_tables
+import transfer_tables
 from study_tables import HERE, Study
 
 DOCS = HERE.parent.parent / "docs"
@@ -28,10 +30,12 @@ PAGES = [HERE.parent.parent / "README.md", *sorted((DOCS / "findings").glob("*.m
          DOCS / "trust/index.md", DOCS / "develop/performance.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
          HERE.parent / "architectures/README.md", HERE.parent / "outliers/README.md",
-         HERE.parent / "figure6/README.md", HERE / "league/README.md"]
-MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables
+         HERE.parent / "figure6/README.md", HERE.parent / "trained/README.md",
+         HERE.parent / "transfer/README.md", HERE / "league/README.md"]
+MODULES = (study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables,
+           trained_tables, transfer_tables)
 KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
-PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+PART = re.compile(r"(<!-- table (\w+)((?: [\w.-]+)*) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!--n ([\w .-]+)-->)[^<]*(<!--/n-->)")
 
 

@@ -293,7 +293,7 @@ TEST_CASE("No kernel traps", "[cuda]") {
 }
 
 TEST_CASE("nvcc contracts no multiply and add into an FMA", "[cuda]") {
-  // The sources fuse operations by name only: in convert.cuh and in divisions.
+  // The sources fuse operations by name only: in convert.cuh, e2m1.cuh and divisions.
   for (const char* source : {"dialect_kernel", "dequantize_kernel", "hadamard_kernel"}) {
     for (const std::string& chip : ChipsOf(KeptFolder() / source).chips) {
       CAPTURE(source, chip);

@@ -32,11 +32,12 @@ class Folder : public CommandFolder {
 TEST_CASE("An import is evaluated, looked into, trained on and exported", "[e2e]") {
   Folder folder;
   const std::string model = folder.Imported(), tokens = folder.Tokens();
-  const Answer losses = folder.Run({"evaluate", model, "--tokens", tokens, "--recipe",
-                                    "te_fp8_currentscaling", "--recipe", "fp32", "--evaluated", "0",
-                                    "--logits", folder.Path("logits.npy"), "--json"});
-  REQUIRE(losses.code == 0);
-  const Json rows = ParseJson(losses.text, "evaluate")["recipes"];
+  const ProcessResult losses =  // on a slow machine there is progress on stderr
+      RunProgram({"evaluate", model, "--tokens", tokens, "--recipe", "te_fp8_currentscaling",
+                  "--recipe", "fp32", "--evaluated", "0", "--logits", folder.Path("logits.npy"),
+                  "--json"});
+  REQUIRE(losses.exit_code == 0);
+  const Json rows = ParseJson(losses.output, "evaluate")["recipes"];
   CHECK(rows[0]["loss"] != rows[0]["high_precision_loss"]);
   CHECK(rows[1]["loss"] == rows[1]["high_precision_loss"]);
   CHECK(rows[0]["tokens"] == 1992);  // whole sequences of 24

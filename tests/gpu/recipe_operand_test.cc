@@ -25,7 +25,7 @@ std::vector<HadamardTransform> Transforms() {
   return all;
 }
 
-// Undoes a transform as nn/linear_operand.cc does: S H x, the signs after the transform.
+// Undoes a transform as nn/linear/operand.cc does: S H x, the signs after the transform.
 void TransformBack(const HadamardTransform& transform, MatrixView<float> x) {
   fp4lab::RandomHadamard(x, {transform.size, NoHadamardSigns()}, x);
   for (std::size_t r = 0; r < x.rows; ++r) {

@@ -75,12 +75,25 @@ Tensor DrawTensor(Draw& draw) {
 }
 
 Kernel DrawKernel(Draw& draw) {
-  constexpr std::array<std::string_view, 8> kDialects = {
-      "nvfp4.te",      "nvfp4.te",    "nvfp4.te.2d", "nvfp4.modelopt",
-      "nvfp4.cutlass", "mxfp4.floor", "mxfp4.rceil", "nvfp4.te"};
+  constexpr std::array<std::string_view, 11> kDialects = {"nvfp4.te",
+                                                          "nvfp4.te",
+                                                          "nvfp4.te.2d",
+                                                          "nvfp4.modelopt",
+                                                          "nvfp4.cutlass",
+                                                          "mxfp4.floor",
+                                                          "mxfp4.rceil",
+                                                          "nvfp4.te",
+                                                          "fp8_e4m3.1x128.fp32",
+                                                          "fp8_e4m3.128x128.fp32",
+                                                          "fp8_e4m3.1x128.e8m0"};
   constexpr std::array kOrders = {ScaleOrder::kLinear, ScaleOrder::k128x4, ScaleOrder::kPadded};
   Kernel kernel{.dialect = *FindDialect(kDialects[draw.Below(kDialects.size())]), .layout = {}};
-  kernel.layout.scales = kOrders[draw.Below(kOrders.size())];
+  const ScaleOrder order = kOrders[draw.Below(kOrders.size())];
+  if (kernel.dialect.element == FormatId::kE2M1) {
+    kernel.layout.scales = order;
+  } else {
+    kernel.layout.codes = CodeOrder::kBytes;
+  }
   return kernel;
 }
 

@@ -162,7 +162,10 @@ TEST_CASE("explain names scale-tile, 16-bit-number, block-length and tie deviati
   }
 }
 
-TEST_CASE("explain names random bits of the first row and random bits from a counter", "[judge]") {
+TEST_CASE(
+    "explain names random bits of the first row, random bits from a counter and zeros, which it "
+    "does not call certain",
+    "[judge]") {
   Kernel kernel = Te();
   const RandomStream stream{.seed = 9};
   for (const std::string_view dialect : {"nvfp4.te.stochastic", "nvfp4.te.stochastic.software"}) {
@@ -182,7 +185,9 @@ TEST_CASE("explain names random bits of the first row and random bits from a cou
         const Deviation* const one[] = {FindDeviation(name)};
         const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one, options),
                                       {.dialect = options, .search = {}});
-        CHECK(e.causes.certainty == Certainty::kForced);
+        // Any error that makes all elements small gives zeros as well.
+        CHECK(e.causes.certainty ==
+              (name == "codes-zero" ? Certainty::kFitted : Certainty::kForced));
         CHECK(Name(e.causes.exact.at(0)) == name);
       }
     }

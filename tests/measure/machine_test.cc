@@ -1,5 +1,6 @@
 #include "fp4lab/measure/machine.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -73,6 +74,19 @@ TEST_CASE("WriteBytes and CopyBytes touch every byte; FmaPeak is positive", "[me
   }
   SetThreads(threads);
   CHECK(FmaPeak(1) > 0);
+}
+
+TEST_CASE("MoveBytes writes every byte of an output of any size", "[measure]") {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{1} << 20, (std::size_t{5} << 20) + 77}) {
+    const std::vector<std::byte> from(size);
+    for (const std::size_t written : {std::size_t{0}, size / 8, size}) {
+      std::vector<std::byte> to(written + 1);
+      MoveBytes(from, std::span(to).first(written));
+      CHECK(std::count(to.begin(), to.end(), std::byte{1}) == static_cast<std::ptrdiff_t>(written));
+      CHECK(to.back() == std::byte{0});
+    }
+  }
 }
 
 TEST_CASE("A BLAS peer that is found multiplies; a missing one says what to install", "[measure]") {

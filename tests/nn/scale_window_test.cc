@@ -1,4 +1,4 @@
-// Windows of outer scales: the bits of a scalar walk through the definition (nn/linear_operand.h),
+// Windows of outer scales: the bits of a scalar walk through the definition (nn/linear/operand.h),
 // window by window, and the distance of its products from those of binary64.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd/simd.h"
 #include "fp4lab/nn/linear.h"
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/operand.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/recipe/recipe.h"
 #include "tests/support/catch.h"
@@ -144,7 +144,7 @@ Walked Walk(const OperandRecipe& recipe, LinearOperand operand, bool bf16, const
   return out;
 }
 
-// c = [c +] a b^T, one element at a time, as linear_operand.h states it.
+// c = [c +] a b^T, one element at a time, as linear/operand.h states it.
 void Multiply(const Walked& a, const Walked& b, bool accumulates, Matrix<float>* c) {
   const std::size_t length = a.values.cols;
   std::size_t step = length;

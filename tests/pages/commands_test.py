@@ -39,6 +39,7 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "fp4lab train --start smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --set schedule.learning_rate=1e-5": "as import",
     "fp4lab export out/train --out tuned": "as import",
     "tools/packaging/wheel out": "builds; package_wheel_test makes and uses the wheel of this build",
+    "tools/packaging/wheel out aarch64": "builds for an hour; tests/aarch64/wheel uses what it made",
     "tools/packaging/deb out": "builds; package_deb_test makes and uses the package of this build",
     "tools/packaging/source out": "package_source_test does it with another folder",
     "podman build -t fp4lab -f tools/packaging/Containerfile .": "needs a container engine and a registry",
@@ -53,7 +54,10 @@ MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
 MOST_OF_FINDINGS = 600  # words of a page of docs/findings outside of tables
 FIRST_WORDS = 150  # of the decision's page, which answer these
 ANSWERED = ("Which format?", "NVFP4", "At what cost?", "times BF16's tokens", "What is not known at 7B?")
-RUN_ELSEWHERE = {"docs/guides/pytorch.md": "tests/python_torch"}  # pages with blocks of python, and who runs them
+RUN_ELSEWHERE = {  # pages with blocks of python, and who runs them
+    "docs/guides/pytorch.md": "tests/python_torch",
+    "docs/guides/cluster.md": "tests/python_executors",
+}
 KINDS = {"console", "sh", "cpp", "cmake", "python", "yaml"}
 END = "-- end of a command, exit code "
 failures = []

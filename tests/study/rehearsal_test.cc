@@ -75,6 +75,20 @@ TEST_CASE("Models of several sizes stay several in a rehearsal", "[study]") {
   CHECK(quick.analysis.references == study.analysis.references);
 }
 
+TEST_CASE("A rehearsal takes any number of heads", "[study]") {
+  struct Heads {
+    int width, heads, small;
+  };
+  for (const auto& [width, heads, small] :
+       {Heads{192, 3, 2}, {192, 4, 4}, {320, 5, 4}, {96, 3, 3}}) {
+    CAPTURE(width, heads);
+    Json json = TinyStudyJson();
+    json["model"]["d_model"] = width;
+    json["model"]["heads"] = heads;
+    CHECK(RehearsalOf(TinyStudy(json)).base.model.heads == small);
+  }
+}
+
 TEST_CASE("A rehearsal takes sequences of any length", "[study]") {
   for (const int sequence : {32, 48, 100, 4096}) {
     Json json = TinyStudyJson();

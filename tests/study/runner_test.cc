@@ -238,7 +238,8 @@ TEST_CASE("A forecast counts the steps, times every arm and writes nothing", "[s
   CHECK(forecast.steps == 3 * 2 * kStepsOfRun);
   CHECK(forecast.jobs == 2);
   CHECK(forecast.seconds == Catch::Approx(seconds));
-  CHECK(forecast.memory == Catch::Approx(2 * forecast.arms[2].memory));
+  CHECK(forecast.memory > 2 * forecast.arms[2].memory);  // and the program
+  CHECK(forecast.memory < 2 * forecast.arms[2].memory + 0x1p26);
   CHECK(forecast.disk > 0);
   CHECK_FALSE(std::filesystem::exists("out/tiny"));
 }

@@ -543,6 +543,19 @@ TEST_CASE("Sizes beside each other have the ratios they were made of", "[several
             Approx(record["interval"][end].get<double>()).epsilon(1e-6));
     }
   }
+  // The smaller one needs the reference alone.
+  folder.Add({.name = "small", .parameters = 1e6, .budgets = budgets, .arms = {"bf16"}}, loss);
+  const Json alone = document();
+  CHECK(alone["sizes"]["reference_size"] == sizes["reference_size"]);
+  CHECK(alone["sizes"]["same_bytes"].empty());
+  CHECK(alone["studies"].size() == 1);
+  // Losses on two texts are not set beside each other.
+  Json other = ResultsOf({.name = "small", .parameters = 1e6, .budgets = budgets}, loss);
+  other["corpus"]["validation_sha256"] = "of another text";
+  folder.Add("small", other);
+  CHECK(document()["sizes"]["reference_size"].empty());
+  folder.Add({.name = "large", .parameters = 4e6, .budgets = budgets, .arms = {"bf16"}}, loss);
+  CHECK(ErrorOf(document).find("has no arm \"nvfp4\"") != std::string::npos);
   ask["sizes"] = {"large", "small"};
   CHECK(ErrorOf(document).find("by rising size") != std::string::npos);
   ask["sizes"] = {"small", "huge"};
@@ -881,13 +894,16 @@ TEST_CASE("The pages' documents are what the commands print of the published stu
     const std::string file = std::string(name) + ".json";
     check(("league/" + file).c_str(), LeagueDocument(ReadLeagueFile(studies / "several" / file)));
   }
-  for (const char* name : {"atlas.json", "architectures.json", "fp8-gap.json", "outliers.json"}) {
+  for (const char* name :
+       {"atlas.json", "architectures.json", "figure6.json", "fp8-gap.json", "outliers.json"}) {
     check(name, DifferencesDocument(ReadDifferencesFile(studies / "several" / name)));
   }
   check("surface/law-25m-seeds.json",
         LawDocument(ReadLawFile(studies / "several" / "law-25m-seeds.json"), kBootstrapDraws));
-  check("surface/surface.json",
-        SurfaceDocument(ReadSurfaceFile(studies / "several" / "surface.json"), kBootstrapDraws));
+  for (const std::string name : {"surface.json", "size.json"}) {
+    check(("surface/" + name).c_str(),
+          SurfaceDocument(ReadSurfaceFile(studies / "several" / name), kBootstrapDraws));
+  }
 }
 
 TEST_CASE("Registered laws are those that the same studies give today", "[several]") {

@@ -126,6 +126,78 @@ TEST_CASE("The step from an import has fresh states of the optimizer and any tex
         std::string::npos);
 }
 
+TEST_CASE("The step from a run with a teacher has the gradients of both losses", "[study]") {
+  const TestFolder made("taught");
+  const std::filesystem::path folder = made.Path();
+  const Json model = {{"layers", 1}, {"d_model", 32}, {"heads", 2}, {"ffn", 64}, {"sequence", 32}};
+  Json json = {{"model", model},
+               {"data", {{"source", "synthetic"}, {"synthetic_bytes", 40000}}},
+               {"schedule", {{"learning_rate", 5e-3}}},
+               {"recipe", "te_nvfp4"},
+               {"batch", 4},
+               {"tokens", 6400}};
+  const TrainConfig untaught = ReadTrainConfig(json, "run.json");
+  const Corpus corpus = LoadCorpus(untaught.data);
+  Trainer teacher(untaught, corpus);
+  for (int i = 0; i < 20; ++i) teacher.Step(1e-2);
+  WriteFileAtomically(folder / "teacher.fp4lab", teacher.SaveState());
+  json["teacher"] = {{"from", (folder / "teacher.fp4lab").string()}, {"temperature", 2.0}};
+  const TrainConfig config = ReadTrainConfig(json, "run.json");
+  Trainer trainer(config, corpus);
+  for (int i = 0; i < 3; ++i) trainer.Step(5e-3);
+  WriteFileAtomically(folder / "checkpoint.fp4lab", trainer.SaveState());
+  const CheckpointStepOptions options{.checkpoint = folder, .learning_rate = 5e-3};
+  CHECK(ErrorOf([&] {
+          ReadCheckpointStep({options.checkpoint, config.data, options.learning_rate});
+        }) == (folder / "checkpoint.fp4lab").string() +
+                  ": the run has a teacher, which no file beside it names");
+  WriteFileAtomically(folder / "config.json", ToJson(config).dump());
+  StepState state = ReadCheckpointStep(options);
+  REQUIRE(state.teacher != nullptr);
+  const auto loss_after = [&] {
+    return TryRecipes(state, {&config.recipe, 1}, false).outcomes[0].loss_after;
+  };
+  const double taught = loss_after();
+  state.teacher = nullptr;
+  CHECK(loss_after() != taught);
+  // The trainer's own step leads to the same loss.
+  trainer.Step(5e-3);
+  const std::vector<float> numbers = trainer.Numbers();
+  std::copy_n(numbers.begin(), state.parameters.size(), state.parameters.begin());
+  CHECK(TryRecipes(state, {&config.recipe, 1}, false).loss == Catch::Approx(taught).epsilon(1e-12));
+}
+
+TEST_CASE("Of arms that differ by their teacher alone, the step has that of the checkpoint",
+          "[study]") {
+  const Starts starts;  // the step of its checkpoint is 3
+  const std::filesystem::path folder = starts.folder.Path(), run = folder / "runs" / "KEY";
+  Trainer other(ConfigOf(starts.tiny, starts.tiny.arms[0], 2), starts.corpus);
+  const std::string second = (folder / "second.fp4lab").string();
+  WriteFileAtomically(second, other.SaveState());
+  Json json = TinyStudyJson();
+  json["arms"] = Json::object();
+  json["arms"]["first"] = {{"recipe", "te_nvfp4"}, {"teacher", {{"from", starts.run}}}};
+  json["arms"]["second"] = {{"recipe", "te_nvfp4"}, {"teacher", {{"from", second}}}};
+  json["analysis"]["reference"] = "first";
+  json["analysis"].erase("contrast");
+  const Study study = TinyStudy(json);
+  std::filesystem::create_directories(run);
+  WriteFileAtomically(folder / "study.json", ToJson(study).dump());
+  for (const Arm& arm : study.arms) {
+    CAPTURE(arm.name);
+    Trainer trainer(ConfigOf(study, arm, 1), starts.corpus);
+    WriteFileAtomically(run / "checkpoint.fp4lab", trainer.SaveState());
+    const StepState state = ReadCheckpointStep({.checkpoint = run});
+    CHECK(state.teacher != nullptr);
+    CHECK(state.config.teacher.from == arm.teacher.from);
+  }
+  json["arms"]["second"]["teacher"]["from"] = starts.run;
+  json["arms"]["second"]["recipe"] = "mxfp4";
+  WriteFileAtomically(folder / "study.json", ToJson(TinyStudy(json)).dump());
+  CHECK(ErrorOf([&] { ReadCheckpointStep({.checkpoint = run}); }) ==
+        (run / "checkpoint.fp4lab").string() + ": the run had another teacher than " + starts.run);
+}
+
 TEST_CASE("A study that starts says which arms have a recipe that quantizes nothing", "[study]") {
   Study study = TinyStudy(TinyStudyJson());
   const Corpus corpus = LoadCorpus(study.base.data);
@@ -140,6 +212,20 @@ TEST_CASE("A study that starts says which arms have a recipe that quantizes noth
   CHECK(said[0].find("the arm \"" + study.arms[1].name + "\" is for no linear") !=
         std::string::npos);
   study.arms[1].recipe = ReadRecipe("bf16", "test");
+  CHECK(NotesOn(study, corpus).empty());
+}
+
+TEST_CASE("A study on a GPU says which heads have no attention on tensor cores, once", "[study]") {
+  Study study = TinyStudy(TinyStudyJson());
+  const Corpus corpus = LoadCorpus(study.base.data);
+  for (Arm& arm : study.arms) arm.model.head_dim = 48;
+  CHECK(NotesOn(study, corpus).empty());
+  study.base.device = Device::kCuda;
+  const std::vector<std::string> said = NotesOn(study, corpus);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("heads of 48 columns (arm \"" + study.arms[0].name + "\")") !=
+        std::string::npos);
+  for (Arm& arm : study.arms) arm.model.head_dim = 64;
   CHECK(NotesOn(study, corpus).empty());
 }
 

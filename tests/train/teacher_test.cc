@@ -233,6 +233,7 @@ TEST_CASE("A teacher's weights, activations and logits are part of the memory", 
   TrainConfig batch = plain;                       // two sequences are less than kTeacherTokens
   batch.batch = 2;
   batch.micro_batches = 1;
+  batch.evaluation.diagnostics_every = 0;
   const MemoryNeed pass = EstimateMemory(batch);
   CHECK(with.teacher == parameters + pass.operands + pass.activations + logits);
 }

@@ -107,6 +107,29 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
   return e;
 }
 
+// Against a pass that reads x and writes as many bytes as the codes and scales have.
+BenchEntry AgainstSameBytes(const std::string& format, double bound) {
+  BenchEntry e{.id = "quantize." + format + "." + kMemory.id + ".same-bytes",
+               .topic = kQuantizeTopic,
+               .what = format + ", " + kMemory.text,
+               .unit = "G elements/s",
+               .against = "pass that moves the same bytes",
+               .target = AtLeast(bound)};
+  e.measure = [format](const BenchContext& c) {
+    const ThreadsScope scope(c.threads);
+    const View x = c.inputs->InMemory();
+    const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
+    const Quantized row = Quantize(x.Block(0, 0, 1, x.cols), options);
+    const auto from = std::as_bytes(std::span(x.data, x.size()));
+    const std::span<std::byte> to =
+        c.inputs->MemoryOutput().first(x.rows * (row.codes.size() + row.scales.size()));
+    return CompareRates(c.AllThreads(), kGiga * static_cast<double>(x.size()),
+                        Quantizing(x, options),
+                        {{"", [from, to] { measure::MoveBytes(from, to); }}});
+  };
+  return e;
+}
+
 BenchEntry AgainstCopy(const Place& place, double bound) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + place.id + ".memcpy",
                .topic = kQuantizeTopic,
@@ -277,6 +300,7 @@ BenchEntry QuotedEntry(const Quoted& q) {
 std::vector<BenchEntry> QuantizeEntries() {
   std::vector<BenchEntry> entries = {AgainstAmax(kMemory, "nvfp4", false, 0.75),
                                      AgainstAmax(kMemoryOne, "nvfp4", false, 0.75),
+                                     AgainstSameBytes("nvfp4", 0.75),
                                      AgainstCopy(kMemory, 1.5),
                                      AgainstAmax(kMemory, "nvfp4", true, 0.40),
                                      Cycles("nvfp4", 5.5),
@@ -293,6 +317,7 @@ std::vector<BenchEntry> QuantizeEntries() {
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
     entries.push_back(AgainstAmax(kMemory, format, false, 0.75));
+    entries.push_back(AgainstSameBytes(format, 0.75));
     entries.push_back(Cycles(format, 5.5));
   }
   for (const char* format : {"nvfp4", "mxfp4.rceil"}) {

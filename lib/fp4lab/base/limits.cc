@@ -10,6 +10,9 @@
 #include <optional>
 #include <sstream>
 #include <vector>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "fp4lab/base/ieee_arithmetic.h"
 
@@ -152,6 +155,12 @@ MemoryRoom AvailableMemory(const fs::path& root) {
 std::uint64_t PeakMemory() {  // getrusage would count the memory of the process before exec, too
   const IeeeArithmetic ieee;
   return static_cast<std::uint64_t>(NumberOf("/proc/self/status", "VmHWM:")) * 1024;
+}
+
+void ReturnFreedMemory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace fp4lab

@@ -27,4 +27,8 @@ MemoryRoom AvailableMemory(const std::filesystem::path& root = "/");
 // The most memory that this process has had resident, in bytes; 0 where the kernel does not say.
 std::uint64_t PeakMemory();
 
+// Gives memory that was freed back to the system. The GNU C library keeps freed blocks of up to 32
+// MiB: training runs that had observed their operands stayed 1 to 13 % larger.
+void ReturnFreedMemory();
+
 }  // namespace fp4lab

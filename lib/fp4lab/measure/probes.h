@@ -21,4 +21,8 @@ void SpendCycles(std::size_t cycles);
 void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to);
 void WriteBytes(std::span<std::byte> to);
 
+// Reads all of `from` and writes all of `to`, which may be of another size, on Threads() threads:
+// what any kernel from the one to the other must do at least.
+void MoveBytes(std::span<const std::byte> from, std::span<std::byte> to);
+
 }  // namespace fp4lab::measure

@@ -9,8 +9,8 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/step_parts.h"
-#include "fp4lab/nn/linear_accumulated.h"
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/accumulated.h"
+#include "fp4lab/nn/linear/operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/operand.h"
@@ -67,18 +67,14 @@ void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, Lin
                  &scratch->windows);
 }
 
-bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
+constexpr double kLarge = 1 << 18;  // elements: 1 MiB
+bool IsLarge(View w) { return static_cast<double>(w.size()) > kLarge; }
 
-// Whether the weight's operand is kept. Values of a large weight are made for each use, which takes
-// less time than a row of the product; integers are a quarter as large and are kept. An operand
-// that an observer sees is kept so that the observer sees a weight once. Random bits are drawn once
-// for all micro-batches: for the operand itself, or for fprop's, whose values it is made from.
+// Whether the weight's operand is kept. Integers are a quarter as large as values and are kept. An
+// operand that an observer sees is kept so that the observer sees a weight once.
 bool IsKept(const LinearRecipe& linear, const GemmRecipe& recipe, const LinearCall& call, View w) {
-  const auto random = [](const OperandRecipe& weight) {
-    return weight.format && TakesRandomBits(*weight.format);
-  };
-  return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr || random(recipe.b) ||
-         (recipe.b.from_fprop && random(linear.fprop.b));
+  return UseIntegers(recipe, call) || call.observer != nullptr ||
+         KeepsWeightValues(linear, recipe.b, static_cast<double>(w.size()));
 }
 
 LinearOperandValues* PrepareWeight(const LinearRecipe& recipe, const GemmRecipe& gemm,
@@ -232,6 +228,13 @@ void WeightGradient(const LinearRecipe& recipe, const LinearCall& call, const Li
 }
 
 }  // namespace
+
+bool KeepsWeightValues(const LinearRecipe& linear, const OperandRecipe& operand, double size) {
+  const auto random = [](const OperandRecipe& weight) {
+    return weight.format && TakesRandomBits(*weight.format);
+  };
+  return size <= kLarge || random(operand) || (operand.from_fprop && random(linear.fprop.b));
+}
 
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {

@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/memory/aligned.h"
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/operand.h"
 #include "fp4lab/nn/linear_recipe.h"
 #include "fp4lab/nn/rmsnorm.h"
 
@@ -22,6 +22,12 @@ struct LinearWeight {
 
   void Changed() { fprop.ready = dgrad.ready = false; }
 };
+
+// Whether an operand of a weight of `size` elements stays from use to use as values, observers
+// apart. Those of a large weight are made for each use, which takes less time than a row of the
+// product. Random bits are drawn once for all micro-batches: for the operand itself, or for
+// fprop's, whose values it is made from.
+bool KeepsWeightValues(const LinearRecipe& linear, const OperandRecipe& operand, double size);
 
 struct SideScratch;  // nn/side/side_term.h
 

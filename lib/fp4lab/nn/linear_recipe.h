@@ -106,7 +106,7 @@ struct OperandRecipe {
   // Elements along the reduction axis that share an outer scale, in each row: the format's tensor
   // scale is made of the amax of such a window. 0: one for the tensor, or for a row if the format
   // says so; else 64 or 128, a multiple of the format's block of one row. The product adds windows
-  // in order (linear_operand.h).
+  // in order (linear/operand.h).
   int scale_window = 0;
   // For inputs and gradients: what of the tensor stays in high precision. `patch` is for quantized
   // operands without a transform, in GEMMs without an accumulation of their own.

@@ -7,7 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
-#include "fp4lab/nn/linear_accumulated.h"
+#include "fp4lab/nn/linear/accumulated.h"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"

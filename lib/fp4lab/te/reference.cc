@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -35,11 +34,10 @@ float LargestOf(const Matrix<float>& x) {
 void WriteOutput(const TeQuantization& call, const TeLaunch& launch, bool columnwise,
                  MatrixView<const float> x, const TeOutput& out) {
   const Dialect& dialect = TeDialect(call, columnwise);
-  const std::vector<float> amax = {out.amax};
   const Quantized q = call.stochastic
-                          ? QuantizeReplayed(dialect, x, amax, RandomForm::kTe8,
+                          ? QuantizeReplayed(dialect, x, {out.amax}, RandomForm::kTe8,
                                              TeWords(launch, columnwise, call.seed, call.offset))
-                          : reference::QuantizeAs(dialect, x, {.amax = amax});
+                          : reference::QuantizeAs(dialect, x, {.amax = {out.amax}});
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; c += 2) {
       const std::uint8_t* const pair = &q.codes[r * x.cols + c];

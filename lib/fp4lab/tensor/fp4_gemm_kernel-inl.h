@@ -38,6 +38,8 @@ struct Fp4Work {
 
 template <std::size_t kRows, std::size_t kVectors>
 struct Fp4Tile : SumTile<kRows, kVectors, kFp4PanelCols> {
+  HWY_INLINE Fp4Tile() {}
+
   using SumTile<kRows, kVectors, kFp4PanelCols>::ForEach;
   using SumTile<kRows, kVectors, kFp4PanelCols>::sum;
 

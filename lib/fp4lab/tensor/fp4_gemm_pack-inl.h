@@ -37,6 +37,9 @@ constexpr std::size_t Fp4PanelBlockBytes(std::size_t block, std::size_t width) {
 // Rows r, ..., r + kLanes - 1 and steps k, ..., k + 15 of x as four vectors: lane n of vector q
 // holds the bytes x(r + n, k + 4 q), ..., x(r + n, k + 4 q + 3).
 struct FourQuads {
+  HWY_INLINE FourQuads() {}  // on Arm an implicit constructor has no target
+  HWY_INLINE FourQuads(Fp4IntVec a, Fp4IntVec b, Fp4IntVec c, Fp4IntVec e) : quad{a, b, c, e} {}
+
   Fp4IntVec quad[4];
 };
 
@@ -65,15 +68,15 @@ HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t stride)
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  return {{hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)),
-           hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)),
-           hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)),
-           hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23))}};
+  return {hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)),
+          hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)),
+          hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)),
+          hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23))};
 }
 #else
 HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t /*stride*/) {
-  return {{BroadcastQuad(from), BroadcastQuad(from + 4), BroadcastQuad(from + 8),
-           BroadcastQuad(from + 12)}};
+  return {BroadcastQuad(from), BroadcastQuad(from + 4), BroadcastQuad(from + 8),
+          BroadcastQuad(from + 12)};
 }
 #endif
 

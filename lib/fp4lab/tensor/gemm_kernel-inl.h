@@ -33,6 +33,8 @@ struct TileWork {
 
 template <std::size_t kRows, std::size_t kVectors>
 struct RegisterTile : SumTile<kRows, kVectors, kPanelCols> {
+  HWY_INLINE RegisterTile() {}
+
   using SumTile<kRows, kVectors, kPanelCols>::ForEach;
   using SumTile<kRows, kVectors, kPanelCols>::sum;
 

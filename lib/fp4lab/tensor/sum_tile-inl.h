@@ -38,6 +38,8 @@ struct TileOutput {
 // kRows x (kVectors * kLanes) sums; kPanelCols: floats a row of the sums in memory.
 template <std::size_t kRows, std::size_t kVectors, std::size_t kPanelCols>
 struct SumTile {
+  HWY_INLINE SumTile() {}  // on Arm an implicit constructor has no target
+
   GemmVec sum[kRows][kVectors];
 
   // Calls f(row, vector, offset in memory with rows of kPanelCols) for each sum; row and vector are

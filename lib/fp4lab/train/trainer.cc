@@ -8,6 +8,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/limits.h"
 #include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
@@ -355,6 +356,7 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   Pass pass;
   pass.observer = &observer;
   s.Gradients(pass, 1);
+  ReturnFreedMemory();
   return statistics;
 }
 
@@ -368,9 +370,11 @@ Observation Trainer::Observe(WeightCodes* codes) {
   std::vector<float> memory;
   TrainingNumbers numbers = s.engine->Read(&memory);
   numbers.loss_scale = s.loss_scale[0];
-  return fp4lab::Observe(s.config, *s.recipe, numbers, s.steps,
-                         std::span(s.inputs).first(sequences * t),
-                         std::span(s.targets).first(sequences * t), codes, s.teacher.get());
+  Observation seen = fp4lab::Observe(
+      s.config, *s.recipe, numbers, s.steps, std::span(s.inputs).first(sequences * t),
+      std::span(s.targets).first(sequences * t), codes, s.teacher.get());
+  ReturnFreedMemory();
+  return seen;
 }
 
 // The members that a state must share with the configuration that loads it.

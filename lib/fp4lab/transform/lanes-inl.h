@@ -114,6 +114,9 @@ HWY_INLINE VF LargerMagnitude(VF a, VF b) {
 
 // The four elements of a Hadamard transform of size 4.
 struct Four {
+  HWY_INLINE Four() {}  // on Arm an implicit constructor has no target
+  HWY_INLINE Four(VF a, VF b, VF c, VF e) : a(a), b(b), c(c), e(e) {}
+
   VF a, b, c, e;
 };
 HWY_INLINE Four Hadamard4(const Four& x) {

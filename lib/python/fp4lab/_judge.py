@@ -144,7 +144,7 @@ class Verdict:
 
     def explain(self, *, pairs: bool = True) -> Report:
         """Searches for the cause of the difference."""
-        return _explain(self._answer, flag(pairs, "pairs"))
+        return explanation_of(self._answer, pairs=flag(pairs, "pairs"))
 
 
 def _scale_order_of(count: int, kernel_dialect: str, rows: int, cols: int, nibbles: str,
@@ -276,9 +276,12 @@ def _verdict(a: _Answer, first: int, check_padding: bool) -> Verdict:
     )
 
 
-def _explain(a: _Answer, pairs: bool) -> Report:
+def explanation_of(a: _Answer, *, pairs: bool, deciding_case: bool = True) -> Report:
+    """explain's report on an answer. deciding_case: whether to look for the directed case that tells apart
+    causes which the answer does not; it takes most of the time.
+    """
     equal, text, facts_text, block = _core.explain(
-        a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, pairs
+        a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, pairs, deciding_case
     )
     facts = json.loads(facts_text)
     causes = tuple(c["name"] for c in facts.get("causes", ()))

@@ -185,6 +185,8 @@ def _write(path: Path, content: bytes) -> None:
     try:
         partial.write_bytes(content)
         partial.replace(path)
+    except OSError as error:  # of a full disk Python names no file
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -220,6 +222,7 @@ def run(
 
     Raises:
         FileNotFoundError: if the program is not found.
+        OSError: if out_dir cannot be written.
         RuntimeError: if it fails, with its last line; with an executor, if a run failed `attempts`
             times, or the executor takes no more tasks. Complete runs stay, and the same call goes
             on.

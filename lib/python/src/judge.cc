@@ -76,9 +76,10 @@ nb::object MatrixArray(Matrix<float>&& x) {
 }
 
 // (equal, text, JSON, None or (row, column, elements of the block, amax, pytest, C++ test)).
+// deciding_case: ExplainOptions::deciding_case.
 nb::object ExplainArrays(const KernelNames& names, const AnyMatrix& array, bool columnwise,
                          const Parts& parts, const std::vector<float>& amax, const Random& random,
-                         bool pairs) {
+                         bool pairs, bool deciding_case) {
   const Kernel kernel = KernelOf(names);
   Explanation e;
   {
@@ -87,7 +88,8 @@ nb::object ExplainArrays(const KernelNames& names, const AnyMatrix& array, bool 
     const MatrixView<const float> x = columnwise ? input.view().Transposed() : input.view();
     RequireElements(x);
     const StoredMatrix answer = AnswerOf(kernel, x, LayoutOf(names), parts);
-    ExplainOptions options{.dialect = OptionsOf(kernel.dialect, x, amax, random, std::nullopt)};
+    ExplainOptions options{.dialect = OptionsOf(kernel.dialect, x, amax, random, std::nullopt),
+                           .deciding_case = deciding_case};
     options.search.pairs = pairs;
     e = Explain(kernel, x, answer, options);
   }
@@ -221,7 +223,7 @@ void BindJudge(Bindings& m) {
         nb::arg("check_padding"), nb::arg("first"));
   m.def("explain", &ExplainArrays, nb::arg("kernel"), nb::arg("x").noconvert(),
         nb::arg("columnwise"), nb::arg("parts"), nb::arg("amax"),
-        nb::arg("random").noconvert().none(), nb::arg("pairs"));
+        nb::arg("random").noconvert().none(), nb::arg("pairs"), nb::arg("deciding_case"));
   m.def("identify", &IdentifyArrays, nb::arg("x").noconvert(), nb::arg("parts"), nb::arg("amax"),
         nb::arg("random").noconvert().none(), nb::arg("dialects"), nb::arg("also"),
         nb::arg("scale_type"), nb::arg("decide"));

@@ -5,7 +5,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "studies/results"))
 from league_tables import tiers  # noqa: E402
-from significance import holm_kept, student_above, student_quantile, two_sided  # noqa: E402
+from significance import holm_kept, ranks, spearman, student_above, student_quantile, two_sided  # noqa: E402
 
 TABLED = {(1, 0.975): 12.7062, (2, 0.975): 4.3027, (4, 0.975): 2.7764, (5, 0.995): 4.0321, (54, 0.975): 2.0049}
 
@@ -22,6 +22,9 @@ def main():
     assert two_sided(0.0, 0.0, 4) == 1.0
     assert holm_kept([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True]
     assert holm_kept([]) == []
+    assert ranks([8.5, None, 3.0, 8.5, None]) == [2.5, 4.5, 1.0, 2.5, 4.5]
+    assert abs(spearman([1, 2, 3, 4], [10, 30, 20, 40]) - 0.8) < 1e-12  # 1 - 6 * 2 / (4 * 15)
+    assert abs(spearman([1, 2, None], [3, 2, 1]) + 1) < 1e-12
     # One seed's half-width of 0.02 at 95 %: 0.01 with four seeds.
     noise = {"half_width_of_one_seed": {"a, a": 0.02}, "pools": {"a": {"degrees_of_freedom": 60}}}
     apart = tiers([row("x", 1.0), row("y", 1.0101)], noise)

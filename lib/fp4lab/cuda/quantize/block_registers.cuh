@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/cuda/device/bf16_words.cuh"
-#include "fp4lab/cuda/device/convert.cuh"
+#include "fp4lab/cuda/device/e2m1.cuh"
 #include "fp4lab/cuda/device/side.cuh"
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/dialect/adaptive.h"

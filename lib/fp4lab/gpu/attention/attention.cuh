@@ -11,9 +11,9 @@
 
 #include <cstddef>
 
-#include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/nn/attention/attention.h"
+#include "fp4lab/nn/attention/tensor_core_attention.h"
 
 namespace fp4lab::gpu {
 

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/attention/wgmma.cuh"
 #include "fp4lab/nn/attention/attention.h"
+#include "fp4lab/nn/attention/tensor_core_attention.h"
 
 namespace fp4lab::gpu {
 

@@ -4,7 +4,6 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/cuda/quantize/dialect_values.h"
-#include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/engine/claim.cuh"
 #include "fp4lab/gpu/engine/engine.h"
 #include "fp4lab/gpu/engine/group.cuh"
@@ -15,6 +14,7 @@
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/optimizers.cuh"
 #include "fp4lab/gpu/parts/device_parts.cuh"
+#include "fp4lab/nn/attention/tensor_core_attention.h"
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 

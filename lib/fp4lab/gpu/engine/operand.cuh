@@ -79,7 +79,7 @@ inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, con
 }
 
 // With delayed scaling, replaces *amax, the tensor's, by the amax to quantize with (DelayedAmax of
-// nn/linear_operand.h).
+// nn/linear/operand.h).
 inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                       std::uint32_t* amax) {
   if (recipe.delayed.length == 0) return;

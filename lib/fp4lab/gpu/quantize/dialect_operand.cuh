@@ -33,7 +33,7 @@ void MeasureTensorAmaxes(const Dialect& dialect, const T* x, std::size_t rows, s
 void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, float* decode,
                 cudaStream_t stream);
 
-// Decodes an operand in place, as DecodeOperand of nn/linear_operand.cc does except for the
+// Decodes an operand in place, as DecodeOperand of nn/linear/operand.cc does except for the
 // Hadamard transform. Every value of values (rows, cols) is multiplied by row_decode[row] or, if
 // `row_decode` is null, by OperandDecode(dialect, *amax); the product is rounded to T, and to BF16
 // if `bf16`. If `dialect` is nullopt, the values stay.
@@ -42,7 +42,7 @@ void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::u
                   const float* row_decode, std::size_t rows, std::size_t cols, T* values,
                   cudaStream_t stream);
 
-// *to receives the alpha of the GEMM of two operands, as AlphaOf of nn/linear_operand.h defines it;
+// *to receives the alpha of the GEMM of two operands, as AlphaOf of nn/linear/operand.h defines it;
 // nullopt: an operand that contributes no factor to alpha. amax_a, amax_b: float bits, read only if
 // the dialect has a tensor scale.
 struct DialectAlphaJob {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "fp4lab/cuda/device/bf16_words.cuh"
-#include "fp4lab/cuda/device/convert.cuh"
+#include "fp4lab/cuda/device/e2m1.cuh"
 #include "fp4lab/gpu/quantize/hadamard_device.cuh"
 
 namespace fp4lab::gpu {

@@ -38,7 +38,12 @@ std::vector<float> Midpoints(const std::vector<float>& values) {
 
 CaseBuilder::CaseBuilder(const Dialect& dialect, const CaseOptions& options,
                          std::string_view family, std::vector<Case>* cases)
-    : dialect_(dialect), options_(options), family_(family), cases_(cases) {}
+    : dialect_(dialect),
+      options_(options),
+      family_(family),
+      cases_(cases),
+      tensor_constant_(has_blocks() ? dialect.scale_max * MaxFinite(dialect.element)
+                                    : MaxFinite(dialect.element)) {}
 
 std::uint16_t CaseBuilder::max_random() const {
   return dialect_.rounding == ElementRounding::kStochastic8 ? 0xFF : 0xFFFF;
@@ -49,11 +54,6 @@ std::size_t CaseBuilder::block_rows() const {
 }
 std::size_t CaseBuilder::block_cols() const {
   return has_blocks() ? static_cast<std::size_t>(dialect_.block_cols) : 16;
-}
-
-float CaseBuilder::tensor_constant() const {
-  return has_blocks() ? dialect_.scale_max * MaxFinite(dialect_.element)
-                      : MaxFinite(dialect_.element);
 }
 
 std::vector<float> CaseBuilder::ElementValues() const { return Magnitudes(dialect_.element); }

@@ -49,7 +49,7 @@ class CaseBuilder {
   std::size_t block_cols() const;
   std::size_t block_size() const { return block_rows() * block_cols(); }
   // C = scale_max * largest element (FP8 with one scale: the largest element): S = C / amax.
-  float tensor_constant() const;
+  float tensor_constant() const { return tensor_constant_; }
   // Magnitudes of the element format without 0, ascending, and the midpoints between neighbours,
   // the first between 0 and the least.
   std::vector<float> ElementValues() const;
@@ -85,6 +85,7 @@ class CaseBuilder {
   const CaseOptions& options_;
   std::string_view family_;
   std::vector<Case>* cases_;
+  float tensor_constant_;
 };
 
 // Cuts values into blocks of `size` elements, each with `first` in front; signs alternate.

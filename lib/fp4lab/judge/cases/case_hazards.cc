@@ -58,15 +58,19 @@ std::vector<Found> Choose(std::vector<Found> found, std::size_t limit) {
   return chosen;
 }
 
-// Tensor amaxes to try: every BF16 significand, or as many amaxes that are not BF16 values.
-std::vector<float> Amaxes(const CaseBuilder& b, bool bf16) {
-  if (!b.has_tensor_scale()) return {b.tensor_constant()};
+// Amaxes to try: every BF16 significand, or as many amaxes that are not BF16 values.
+std::vector<float> Significands(bool bf16) {
   std::vector<float> amaxes;
   for (std::uint32_t i = 0; i < 128; ++i) {
     const float amax = static_cast<float>(128 + i) * 0x1p-6f;
     amaxes.push_back(bf16 ? amax : MovedUlps(amax, 0x1234 + static_cast<int>(i) * 0x155));
   }
   return amaxes;
+}
+
+// Tensor amaxes to try.
+std::vector<float> Amaxes(const CaseBuilder& b, bool bf16) {
+  return b.has_tensor_scale() ? Significands(bf16) : std::vector<float>{b.tensor_constant()};
 }
 
 // S of an amax. Of a BF16 tensor (kDivisorBf16), S lies up to 2^-8 beside C / amax.
@@ -175,15 +179,47 @@ Found SearchElements(const CaseBuilder& b, const std::vector<float>& scales,
   return found;
 }
 
-template <class Search>
-void AddFound(CaseBuilder& b, const Search& search) {
+// ---- From the element to its code, by a factor of the block's amax ------------------------------
+
+// The codes by q/b (Factor::kEncodeOfBlock), and by what a kernel makes of the stored scale.
+std::array<std::uint32_t, 5> BlockFactorForms(const CaseBuilder& b, float x, float block_amax) {
+  const float q = MaxFinite(b.dialect().element), encode = q / block_amax;
+  const float s = 1.0f / encode, quotient = block_amax / q;
+  const float forms[] = {x * encode, x * (1.0f / s), x / s, x * (1.0f / quotient), x / quotient};
+  std::array<std::uint32_t, 5> codes{};
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = Encode(b.dialect().element, forms[i]);
+  return codes;
+}
+
+Found SearchBlockFactors(const CaseBuilder& b, const std::vector<float>& midpoints,
+                         float block_amax, bool bf16) {
+  Found found;  // of no tensor amax: these dialects have no tensor scale
+  std::vector<float> values;
+  for (const float midpoint : midpoints) {
+    const float near = midpoint * (block_amax / MaxFinite(b.dialect().element));
+    for (int ulps = bf16 ? 0 : -2; ulps <= (bf16 ? 0 : 2); ++ulps) {
+      const float x = bf16 ? RoundToBf16(near) : MovedUlps(near, ulps);
+      const Pairs pairs = PairsApart(BlockFactorForms(b, x, block_amax));
+      if (pairs == 0 || x > block_amax) continue;
+      found.pairs |= pairs;
+      values.push_back(x);
+    }
+  }
+  found.blocks = CutIntoBlocks(block_amax, values, b.block_size());
+  return found;
+}
+
+// The tensors that `search(amax, bf16)` finds for each amax of amaxes(bf16).
+template <class Amaxes, class Search>
+void AddFound(CaseBuilder& b, const std::string& prefix, const Amaxes& amaxes,
+              const Search& search) {
   const std::size_t limit = b.thorough() ? 12 : 3;
   for (const bool bf16 : {true, false}) {
     std::vector<Found> found;
-    for (const float amax : Amaxes(b, bf16)) found.push_back(search(amax, bf16));
+    for (const float amax : amaxes(bf16)) found.push_back(search(amax, bf16));
     int number = 0;
     for (const Found& f : Choose(std::move(found), limit)) {
-      b.AddBlocks((bf16 ? "bf16-" : "fp32-") + std::to_string(++number), f.amax, f.blocks);
+      b.AddBlocks(prefix + (bf16 ? "bf16-" : "fp32-") + std::to_string(++number), f.amax, f.blocks);
     }
   }
 }
@@ -192,7 +228,9 @@ void AddFound(CaseBuilder& b, const Search& search) {
 
 void MakeScaleHazards(CaseBuilder& b) {
   const std::vector<float> midpoints = b.ScaleMidpoints();
-  AddFound(b, [&](float amax, bool bf16) { return SearchScales(b, midpoints, amax, bf16); });
+  const auto amaxes = [&](bool bf16) { return Amaxes(b, bf16); };
+  AddFound(b, "", amaxes,
+           [&](float amax, bool bf16) { return SearchScales(b, midpoints, amax, bf16); });
 }
 
 void MakeFactorHazards(CaseBuilder& b) {
@@ -204,8 +242,14 @@ void MakeFactorHazards(CaseBuilder& b) {
       for (const int side : {-0x8000, 0x8000}) midpoints.push_back(MovedUlps(m, side));
     }
   }
-  AddFound(b,
+  const auto amaxes = [&](bool bf16) { return Amaxes(b, bf16); };
+  AddFound(b, "", amaxes,
            [&](float amax, bool bf16) { return SearchElements(b, scales, midpoints, amax, bf16); });
+  if (b.dialect().factor == Factor::kEncodeOfBlock) {
+    AddFound(b, "of-the-block-", Significands, [&](float block_amax, bool bf16) {
+      return SearchBlockFactors(b, midpoints, block_amax, bf16);
+    });
+  }
 }
 
 }  // namespace fp4lab

@@ -1,5 +1,6 @@
 // Families at rounding boundaries: ties of elements and of scales, BF16, exact values, saturation.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -113,24 +114,46 @@ void MakeScaleTies(CaseBuilder& b) {
   }
 }
 
-// FP32 values closer to a tie than half a unit of BF16: rounding them, or the scaled element, to
-// BF16 turns them into ties. The tensor's amax is not a BF16 value either.
-void MakeBf16Rounding(CaseBuilder& b) {
-  const float amax = MovedUlps(b.tensor_constant(), -0x3001);
+namespace {
+
+// Blocks that hold, under each scale, the elements that have the scaled values `beside(m)` for the
+// midpoints m.
+template <class Beside>
+std::vector<BlockValues> BesideMidpoints(const CaseBuilder& b, float amax, const Beside& beside) {
   std::vector<BlockValues> blocks;
   for (const float s : b.Scales()) {
     std::vector<float> values;
     for (const float m : b.ElementMidpoints()) {
-      for (const double offset : {-0x1p-10, -0x1p-13, 0x1p-13, 0x1p-10}) {
-        values.push_back(static_cast<float>(m * (1.0 + offset) * b.UnitFor(s, amax)));
-      }
+      for (const double v : beside(m)) values.push_back(static_cast<float>(v * b.UnitFor(s, amax)));
     }
     const auto first = static_cast<float>(b.BlockAmaxFor(s, amax));
     for (BlockValues& block : CutIntoBlocks(first, values, b.block_size())) {
       blocks.push_back(std::move(block));
     }
   }
+  return blocks;
+}
+
+}  // namespace
+
+// FP32 values closer to a tie than half a unit of BF16: rounding them, or the scaled element, to
+// BF16 turns them into ties. The tensor's amax is not a BF16 value either.
+void MakeBf16Rounding(CaseBuilder& b) {
+  const float amax = MovedUlps(b.tensor_constant(), -0x3001);
+  std::vector<BlockValues> blocks = BesideMidpoints(b, amax, [](float m) {
+    return std::array{m * (1.0 - 0x1p-10), m * (1.0 - 0x1p-13), m * (1.0 + 0x1p-13),
+                      m * (1.0 + 0x1p-10)};
+  });
   b.AddBlocks("elements", amax, blocks);
+  if (b.dialect().rounding == ElementRounding::kBf16First) {
+    // The codes of kBf16First step half a unit of BF16 beside the midpoints, where a unit is 2^16
+    // of binary32: FP16 in between turns these values into ties.
+    blocks = BesideMidpoints(b, amax, [](float m) {
+      return std::array{double{MovedUlps(m, -0x8001)}, double{MovedUlps(m, -0x7FFF)},
+                        double{MovedUlps(m, 0x7FFF)}, double{MovedUlps(m, 0x8001)}};
+    });
+    b.AddBlocks("elements-of-bf16", amax, blocks);
+  }
   if (b.has_exponent_scales() || !b.has_blocks()) return;
   blocks.clear();
   for (const float midpoint : b.ScaleMidpoints()) {

@@ -93,9 +93,9 @@ std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const
   return singles;
 }
 
-bool FillsAll(const Hypothesis& h) {
-  return h.plan.output.codes_filled.has_value() && h.plan.output.scales_filled.has_value();
-}
+bool FillsCodes(const Hypothesis& h) { return h.plan.output.codes_filled.has_value(); }
+bool FillsScales(const Hypothesis& h) { return h.plan.output.scales_filled.has_value(); }
+bool FillsAll(const Hypothesis& h) { return FillsCodes(h) && FillsScales(h); }
 
 // Both causes together, if that differs from each of them alone.
 std::optional<Hypothesis> Pair(const Kernel& asked, const Hypothesis& a, const Hypothesis& b) {
@@ -126,6 +126,17 @@ std::vector<Hypothesis> OfStoredNumber(const Kernel& asked, ByteMatcher& matcher
     }
   }
   return stated;
+}
+
+// Deviations that move rows, by one row, to be tried beside another cause, which hides the
+// distance. Where a row has one scale, a scale written a block too late is a row too far down.
+std::vector<Hypothesis> OfOneRow(const Kernel& asked, const SearchOptions& options) {
+  std::vector<Hypothesis> moved;
+  for (const Deviation& d : Deviations()) {
+    if (d.kind != ValueKind::kRowShift || IsLeftOut(d, options)) continue;
+    if (auto h = Applied(asked, {.deviations = {&d}, .value = d.value})) moved.push_back(*h);
+  }
+  return moved;
 }
 
 // Causes together with deviations that apply only after them, as the order of tiles after a layout
@@ -218,8 +229,10 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
 }
 
 // Whether the cause describes the bytes more than it explains them. A rounded D, for example, gives
-// the factors of a wrong amax; saturation makes a whole output constant.
-bool IsFitted(const Cause& cause, const Extent& extent) {
+// the factors of a wrong amax; saturation, or a scale that is far too large, makes all codes one.
+bool IsFitted(const Hypothesis& h, const Extent& extent) {
+  if (FillsCodes(h) || FillsScales(h)) return true;
+  const Cause& cause = h.cause;
   const auto is_fitted = [&](const Deviation* d) {
     const Rectangle whole{0, 0, extent.rows, extent.cols};
     return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax ||
@@ -244,7 +257,7 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {
     result->certainty = Certainty::kTooFew;
-  } else if (IsFitted(exact[0].cause, extent)) {
+  } else if (IsFitted(exact[0], extent)) {
     result->certainty = Certainty::kFitted;
   } else {
     result->near = NearRival(singles, exact, matcher, extent);
@@ -378,6 +391,7 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     for (const Hypothesis& h : Dependents(asked, singles, options)) keep_if_exact(h);
     std::vector<Hypothesis> parts = singles;
     for (Hypothesis& h : OfStoredNumber(asked, matcher, extent, options)) parts.push_back(h);
+    for (Hypothesis& h : OfOneRow(asked, options)) parts.push_back(h);
     for (std::size_t a = 0; a < parts.size(); ++a) {
       for (std::size_t b = a + 1; b < parts.size(); ++b) {
         if (const auto pair = Pair(asked, parts[a], parts[b])) keep_if_exact(*pair);

@@ -214,7 +214,8 @@ Evaluator::Evaluator(const KernelPlan& plan, MatrixView<const float> x, std::vec
       cols_(plan.input.transposed ? x.rows : x.cols),
       grid_(plan.kernel.dialect, rows_, cols_),
       amax_(std::move(amax)),
-      random_(IsStochastic(plan.kernel.dialect) ? random : decltype(random){}) {
+      random_(IsStochastic(plan.kernel.dialect) ? random : decltype(random){}),
+      largest_(MaxFinite(plan.kernel.dialect.element)) {
   InputPlan plain;
   plain.transposed = plan.input.transposed;
   plain.sign_mask = plan.input.sign_mask;
@@ -381,7 +382,7 @@ std::uint8_t Evaluator::CodeAt(float x, const BlockNumbers& n, const TensorScale
   }
   std::uint8_t code = plan.rounding == OtherRounding::kNo ? CodeOf(d, x, n.scale, v, random)
                                                           : OtherCode(plan.rounding, d.element, v);
-  if (Magnitude(v) > MaxFinite(d.element)) code = BeyondLargest(plan.saturation, f, v, code);
+  if (Magnitude(v) > largest_) code = BeyondLargest(plan.saturation, f, v, code);
   return WithSign(plan, f, v, code);
 }
 

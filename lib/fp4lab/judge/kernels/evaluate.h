@@ -90,6 +90,7 @@ class Evaluator {
   BlockGrid grid_;
   std::vector<float> amax_;
   std::span<const std::uint16_t> random_;
+  float largest_;  // element of the format
 };
 
 }  // namespace fp4lab

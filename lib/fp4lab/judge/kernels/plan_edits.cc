@@ -152,7 +152,8 @@ bool LeavesNoneToWrap(const KernelPlan& p) {
   const bool by_rule = d.block_scale == BlockScale::kRceil || d.block_scale == BlockScale::kEven ||
                        d.block_scale == BlockScale::kEvenQuarter ||
                        d.block_scale == BlockScale::kQuarkEven ||
-                       d.block_scale == BlockScale::kCeilLog2Least;
+                       d.block_scale == BlockScale::kCeilLog2Least ||
+                       d.block_scale == BlockScale::kCeilQuotientFloored;
   // The clamp excludes subnormal scales, so no scale is less than 15/16 of its exact value; and
   // where D has lost bits, 1/D is Inf.
   const bool by_clamp = d.scale_encoding == ScaleEncoding::kClamp2m6 &&

@@ -23,6 +23,9 @@ namespace HWY_NAMESPACE {
 // of dependent operations leaves the multipliers idle and the processor looks ahead only so far.
 template <class V, std::size_t kCount>
 struct Vectors {
+  HWY_INLINE Vectors() {}  // on Arm an implicit constructor has no target
+  HWY_INLINE explicit Vectors(V only) requires(kCount == 1) : at{only} {}
+
   V at[kCount];
 
   template <class F>
@@ -35,6 +38,8 @@ struct Vectors {
 // in its low bits.
 template <class V, std::size_t kCount>
 struct ExpParts {
+  HWY_INLINE ExpParts() {}
+
   Vectors<V, kCount> power, shifted;
 };
 
@@ -76,7 +81,7 @@ HWY_INLINE V Exp(D d, V x) {
   // normal powers of two.
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
   const V shifter = hn::Set(d, 0x1.8p23f);
-  const ExpParts<V, 1> e = ReduceExp(d, Vectors<V, 1>{{bounded}}, shifter);
+  const ExpParts<V, 1> e = ReduceExp(d, Vectors<V, 1>(bounded), shifter);
   const auto exponent = hn::Sub(hn::BitCast(di, e.shifted.at[0]), hn::BitCast(di, shifter));
   const auto half = hn::ShiftRight<1>(exponent);
   const auto bias = hn::Set(di, 127);
@@ -106,7 +111,7 @@ HWY_INLINE Vectors<V, kCount> ExpNonPositive(D d, Vectors<V, kCount> x) {
 }
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
-  return ExpNonPositive(d, Vectors<V, 1>{{x}}).at[0];
+  return ExpNonPositive(d, Vectors<V, 1>(x)).at[0];
 }
 
 // 1 / (1 + e^-x), with each operation rounded once; 0 for x below -88.7.

@@ -43,7 +43,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/memory/aligned.h"
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/operand.h"
 
 namespace fp4lab {
 

@@ -1,6 +1,7 @@
 #include "fp4lab/study/run/checkpoint_step.h"
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab::study {
 namespace {
@@ -25,6 +27,7 @@ namespace {
 struct Surroundings {
   std::optional<DataConfig> data;
   std::optional<double> learning_rate;
+  std::vector<TeacherConfig> teachers;  // of the runs there that the checkpoint may be of
 };
 
 // Of config.json beside a checkpoint of fp4lab train, or of study.json two folders above one of a
@@ -37,23 +40,28 @@ Surroundings SurroundingsOf(const std::filesystem::path& checkpoint,
   if (Exists(own)) {
     const TrainConfig config = ReadTrainConfig(ReadJsonFile(own), own.string());
     const std::int64_t total = TotalSteps(config);
-    return {config.data, LearningRate(config.schedule, std::min(header.step, total - 1), total)};
+    Surroundings found{
+        config.data, LearningRate(config.schedule, std::min(header.step, total - 1), total), {}};
+    if (config.teacher.Asked()) found.teachers = {config.teacher};
+    return found;
   }
   const std::filesystem::path file = folder.parent_path().parent_path() / "study.json";
   if (!Exists(file)) return {};
   const Study study = ReadStudy(file);
-  Surroundings found{study.base.data, std::nullopt};
+  Surroundings found{study.base.data, std::nullopt, {}};
   std::optional<double> rate;
+  bool is_sweep = false;
   for (const Arm& arm : study.arms) {
     const Json& there = header.configuration;
     if (ToJson(arm.recipe) != there.at("recipe") || ToJson(arm.model) != there.at("model") ||
         ToJson(arm.optimizer) != there.at("optimizer")) {
       continue;
     }
-    if (rate && *rate != arm.schedule.learning_rate) return found;  // a sweep: not known which
+    if (arm.teacher.Asked()) found.teachers.push_back(arm.teacher);
+    is_sweep |= rate && *rate != arm.schedule.learning_rate;
     rate = arm.schedule.learning_rate;
   }
-  found.learning_rate = rate;
+  if (!is_sweep) found.learning_rate = rate;  // else it is not known which
   return found;
 }
 
@@ -109,6 +117,21 @@ void SetStep(const CheckpointStepOptions& o, TrainConfig* config) {
   config->tokens = TokensPerStep(*config);
 }
 
+// The teacher of the run, of which the checkpoint holds the identity, as files beside it name it.
+std::shared_ptr<LogitSource> TeacherOf(const std::string& checkpoint, const Json& there,
+                                       const Surroundings& around, TrainConfig* config) {
+  if (!there.contains("teacher")) return nullptr;
+  for (const TeacherConfig& teacher : around.teachers) {
+    config->teacher = teacher;
+    if (TeacherIdentity(*config, checkpoint) == there.at("teacher")) {
+      return std::make_shared<Teacher>(*config, checkpoint);
+    }
+  }
+  throw Error(checkpoint, around.teachers.empty()
+                              ? "the run has a teacher, which no file beside it names"
+                              : "the run had another teacher than " + config->teacher.from);
+}
+
 DataConfig DataOf(const CheckpointStepOptions& o, const Surroundings& around) {
   if (o.data) return *o.data;
   if (around.data) return *around.data;
@@ -157,6 +180,7 @@ StepState ReadCheckpointStep(const CheckpointStepOptions& o) {
     }
     state.learning_rate = *rate;
     LoadTokens(o, DataOf(o, around), there, &state);
+    state.teacher = TeacherOf(path.string(), there, around, &config);
   } catch (const Json::exception& e) {
     throw Error(path.string(), "has no configuration of a run: " + ProblemOf(e));
   }

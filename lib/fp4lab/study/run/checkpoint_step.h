@@ -20,8 +20,8 @@ struct CheckpointStepOptions {
 };
 
 // Reads the step. Its text must have the SHA-256 that the checkpoint names. Throws Error for files
-// that are no run's, for a text or a rate that no file names, and for more sequences than a
-// micro-batch has (at "--sequences").
+// that are no run's, for a text, a rate or a teacher that no file names, and for more sequences
+// than a micro-batch has (at "--sequences").
 StepState ReadCheckpointStep(const CheckpointStepOptions& options);
 
 }  // namespace fp4lab::study

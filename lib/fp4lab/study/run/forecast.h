@@ -27,7 +27,7 @@ struct ArmForecast {
   std::int64_t observations = 0;    // of "diagnostics", on the trunk and on decays
   double seconds_per_observation = 0.0;
   double seconds = 0.0;  // of the run
-  double memory = 0.0;   // bytes on the CPU: EstimateMemory
+  double memory = 0.0;   // bytes on the CPU: EstimateMemory, and the trunk's state
 };
 
 struct StudyForecast {
@@ -35,7 +35,7 @@ struct StudyForecast {
   std::int64_t steps = 0;  // of all runs
   int jobs = 1, threads_per_job = 1;
   double seconds = 0.0;     // of all runs, `jobs` at a time
-  double memory = 0.0;      // bytes on the CPU, of `jobs` runs of the largest arm
+  double memory = 0.0;      // bytes on the CPU, of `jobs` runs of the largest arm and the program
   std::uintmax_t disk = 0;  // bytes of the cache: states and results of all runs
 };
 

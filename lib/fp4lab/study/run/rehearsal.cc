@@ -23,6 +23,10 @@ class Models {
     ModelConfig small = model;
     small.d_model = std::min(model.d_model, kWidth);
     small.heads = std::min(model.heads, kHeads);
+    // Three heads of 192 columns do not divide the small width.
+    while (small.head_dim == 0 && small.heads > 1 && small.d_model % (2 * small.heads) != 0) {
+      --small.heads;
+    }
     small.kv_heads = 0;
     // Heads together as wide as the small model, at most, and a window within its sequences.
     small.head_dim = std::min(model.head_dim, 2 * kWidth / small.heads);

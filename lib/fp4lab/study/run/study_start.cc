@@ -1,8 +1,11 @@
 #include "fp4lab/study/run/study_start.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
@@ -16,6 +19,20 @@ namespace {
 // Copies of a run's state in memory while a checkpoint from inside a branch is read: the branch's
 // and the trunk's state in one array, and the trunk's state by itself.
 constexpr double kStatesOfCheckpoint = 3;
+
+// The first of the runs with the largest `size`; null without runs.
+template <class Size>
+const TrainConfig* LargestRun(const std::vector<TrainConfig>& runs, const Size& size) {
+  const TrainConfig* largest = nullptr;
+  double most = 0.0;
+  for (const TrainConfig& run : runs) {
+    const double here = size(run);
+    if (largest != nullptr && here <= most) continue;
+    largest = &run;
+    most = here;
+  }
+  return largest;
+}
 
 }  // namespace
 
@@ -39,12 +56,12 @@ Corpus LoadCorpusOf(const Study& study) {
 
 void CheckMachine(const std::string& name, const std::vector<TrainConfig>& runs,
                   const Corpus& corpus, int jobs, std::uintmax_t* bytes) {
-  const auto largest =
-      std::max_element(runs.begin(), runs.end(), [](const TrainConfig& a, const TrainConfig& b) {
-        return ParameterCount(a.model) < ParameterCount(b.model);
-      });
-  if (largest == runs.end()) return;
-  CheckMemory(*largest, name, jobs, kStatesOfCheckpoint);
+  const IeeeArithmetic ieee;
+  if (runs.empty()) return;
+  CheckMemory(*LargestRun(runs, [](const TrainConfig& c) { return EstimateMemory(c).Total(); }),
+              name, jobs, kStatesOfCheckpoint);
+  const TrainConfig* const largest = LargestRun(
+      runs, [](const TrainConfig& c) { return static_cast<double>(ParameterCount(c.model)); });
   const Trainer trainer(*largest, corpus, name);
   if (bytes != nullptr) *bytes = BytesOfRun(trainer);
 }
@@ -70,6 +87,19 @@ bool QuantizesNothing(const Recipe& recipe, const ModelConfig& model) {
                      [&](const RecipePlanRow& row) { return is_plain(row.recipe); });
 }
 
+// A note on each head size for which a GPU has no attention on tensor cores; `arm` has it first.
+void AddSlowAttention(const Study& study, std::vector<std::string>* notes) {
+  std::set<std::size_t> said;
+  for (const Arm& arm : study.arms) {
+    const std::size_t head_dim = HeadDim(arm.model);
+    if (HasTensorCoreAttention(arm.model) || !said.insert(head_dim).second) continue;
+    notes->push_back(study.name + ": heads of " + std::to_string(head_dim) + " columns (arm \"" +
+                     arm.name +
+                     "\") have no attention on tensor cores, and a step takes several "
+                     "times as long; heads of 16, 32, 64 and 128 have");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus) {
@@ -82,6 +112,7 @@ std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus) {
                     "\" is for no linear of its model, so it trains as without it; give "
                     "\"rules\" with the names that `fp4lab study check` lists");
   }
+  if (study.base.device == Device::kCuda) AddSlowAttention(study, &notes);
   return notes;
 }
 

@@ -31,8 +31,8 @@ void CheckMachine(const std::string& name, const std::vector<TrainConfig>& runs,
 // Loads the corpus and makes both checks for all runs of the study; `jobs` as RunOptions::jobs.
 Corpus CheckStart(const Study& study, int jobs);
 
-// One line each: evaluation tokens that the corpus lacks, and arms whose recipe quantizes nothing
-// of their model.
+// One line each: evaluation tokens that the corpus lacks, arms whose recipe quantizes nothing of
+// their model, and head sizes that a GPU is slow with.
 std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus);
 
 }  // namespace fp4lab::study

@@ -31,6 +31,7 @@ double MeanLoss(const LossCube& cube, std::size_t arm, std::size_t budget, const
 
 void AddSameBytes(const SizedStudy& small, const SizedStudy& large, const SurfaceQuestion& question,
                   Json* found) {
+  if (small.part == nullptr || large.part == nullptr) return;
   for (const std::string& arm : question.formats) {
     for (const Json& a : (*small.part)["ratios_to_reference"][arm]) {
       for (const Json& b : (*large.part)["ratios_to_reference"][arm]) {
@@ -83,6 +84,7 @@ Json SameTextRecords(const std::vector<SizedStudy>& sizes, const SurfaceQuestion
     Json found = Json::array();
     bool all = true;
     for (const SizedStudy& size : sizes) {
+      if (size.part == nullptr) continue;
       for (const std::string& arm : question.formats) {
         const Json* ratio = ShrinkAt(size, arm, *tokens);
         all = all && ratio != nullptr;
@@ -157,8 +159,8 @@ void AddReferenceSizes(const SizePair& pair, std::uint32_t number_of_pair,
     std::size_t at, arm;
     std::vector<double> seeds, text;  // a size a draw
   };
+  if (!pair.ShareText()) return;
   std::vector<Place> places;
-  const bool with_text = pair.ShareText();
   const auto count = static_cast<std::size_t>(draws);
   for (std::size_t at = 0; at < large.cube.Budgets(); ++at) {
     const double x = large.cube.log_tokens[at];
@@ -168,8 +170,8 @@ void AddReferenceSizes(const SizePair& pair, std::uint32_t number_of_pair,
     }
     if (late) continue;
     for (const std::string& name : question.formats) {
-      places.push_back({at, large.Arm(name), std::vector<double>(count),
-                        std::vector<double>(with_text ? count : 0)});
+      places.push_back(
+          {at, large.Arm(name), std::vector<double>(count), std::vector<double>(count)});
     }
   }
   ParallelFor(count, [&](std::size_t d) {
@@ -184,7 +186,6 @@ void AddReferenceSizes(const SizePair& pair, std::uint32_t number_of_pair,
       place.seeds[d] =
           ReferenceSize(pair, small.cube, large.cube, place.arm, place.at, of_small, of_large);
     }
-    if (!with_text) return;
     const BootstrapDraw text =
         DrawBootstrap(0, small.chunks.chunks, TextBlockOf(small), static_cast<std::uint32_t>(d));
     const LossCube small_cube = OnText(small, text), large_cube = OnText(large, text);
@@ -194,7 +195,6 @@ void AddReferenceSizes(const SizePair& pair, std::uint32_t number_of_pair,
     }
   });
   const auto ends = [](const std::vector<double>& drawn) -> Json {
-    if (drawn.empty()) return nullptr;
     const Interval interval = PercentileInterval(drawn, kConfidence);
     return {interval.low, interval.high};
   };
@@ -220,6 +220,7 @@ Json CompareSizes(const std::vector<SizedStudy>& sizes, const SurfaceQuestion& q
                {"same_bytes", Json::array()},
                {"same_text", SameTextRecords(sizes, question)},
                {"reference_size", Json::array()}};
+  for (const std::string& arm : question.formats) sizes.back().study->Arm(arm);  // throws
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     json["studies"].push_back(sizes[i].study->Name());
     if (i == 0) continue;
@@ -229,6 +230,7 @@ Json CompareSizes(const std::vector<SizedStudy>& sizes, const SurfaceQuestion& q
                                "; name the studies by rising size");
     }
     AddSameBytes(sizes[i - 1], sizes[i], question, &json["same_bytes"]);
+    if (sizes[i].part == nullptr) continue;
     AddReferenceSizes({small, large, small.Arm(question.reference), large.Arm(question.reference)},
                       static_cast<std::uint32_t>(i - 1), question, draws, &json["reference_size"]);
   }

@@ -11,7 +11,7 @@ namespace fp4lab::study {
 
 struct SizedStudy {
   const JoinedStudy* study;
-  const Json* part;  // what SurfaceOf (surface.h) made of it
+  const Json* part;  // what SurfaceOf (surface.h) made of it; null: it has the reference alone
 };
 
 // Budgets within this distance in ln are at the same bytes per parameter.
@@ -29,9 +29,11 @@ inline constexpr double kSameText = 0.002;
 //   the size and the next smaller one, and a SmoothCurve of the mean over seeds in ln D there; with
 //   the "interval" of a bootstrap over the seeds of each size on its own, and "interval_with_text",
 //   whose draws also take blocks of chunks of the validation text (evaluation.h), the same blocks
-//   for both sizes. The latter is null unless both were validated on the same chunks of one text.
-// Other intervals do not hold the error of the validation text, and none holds that of a line
-// between two sizes.
+//   for both sizes. Pairs that were not validated on the same chunks of one text have no record:
+//   losses on two texts differ by more than two sizes.
+// A size that has the reference alone serves the next larger one. Throws Error if the largest has
+// no formats. Other intervals do not hold the error of the validation text, and none holds that of
+// a line between two sizes.
 Json CompareSizes(const std::vector<SizedStudy>& sizes, const SurfaceQuestion& question, int draws);
 
 }  // namespace fp4lab::study

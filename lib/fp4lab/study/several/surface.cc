@@ -371,7 +371,6 @@ Json SurfaceDocument(const SurfaceFile& file, int draws) {
   std::vector<JoinedStudy> studies;
   for (const StudyFiles& files : file.studies) {
     studies.push_back(ReadJoinedStudy(files, question.reference, question.null));
-    for (const std::string& arm : question.formats) studies.back().Arm(arm);  // throws
   }
   std::stable_sort(studies.begin(), studies.end(), [](const JoinedStudy& a, const JoinedStudy& b) {
     return a.results.block_parameters < b.results.block_parameters;
@@ -391,14 +390,30 @@ Json SurfaceDocument(const SurfaceFile& file, int draws) {
   Json document = {{"reference", question.reference},
                    {"formats", question.formats},
                    {"draws", draws},
-                   {"studies", Json::array()}};
+                   {"studies", Json::array()},
+                   {"references", Json::array()}};
+  // A study of `sizes` may have the reference alone.
+  const auto is_reference = [&](const JoinedStudy& study) {
+    const auto has = [&](const std::string& arm) { return study.Has(arm); };
+    return std::count(question.sizes.begin(), question.sizes.end(), study.Name()) > 0 &&
+           std::none_of(question.formats.begin(), question.formats.end(), has);
+  };
   for (const JoinedStudy& study : studies) {
-    document["studies"].push_back(SurfaceOf(study, question, draws));
+    if (is_reference(study)) {
+      document["references"].push_back({{"name", study.Name()},
+                                        {"sha256_of_results", study.files[0].at("sha256")},
+                                        {"joined", JoinedSources(study)}});
+    } else {
+      document["studies"].push_back(SurfaceOf(study, question, draws));
+    }
   }
   std::vector<SizedStudy> sizes;
   for (const std::string& name : question.sizes) {
-    const std::size_t i = IndexOf(names, name);
-    sizes.push_back({&studies[i], &document["studies"][i]});
+    const Json* part = nullptr;
+    for (const Json& made : document["studies"]) {
+      if (made["name"] == name) part = &made;
+    }
+    sizes.push_back({&studies[IndexOf(names, name)], part});
   }
   if (sizes.size() > 1) document["sizes"] = CompareSizes(sizes, question, draws);
   return document;

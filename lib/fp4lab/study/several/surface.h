@@ -30,12 +30,13 @@ struct SurfaceFile {
 // unknown.
 SurfaceFile ReadSurfaceFile(const std::filesystem::path& path);
 
-// {"reference", "formats", "draws", "studies": one object a study, by rising size, "sizes"}; all
-// losses in nats a byte. Of a study, "gaps" has its losses at each budget, "ratios" the token ratio
-// of the formats, "ratios_to_reference" those to the reference, "corners" and "shares", "growth" of
-// the shrink form's ratio from the first to the last budget, "persistence" of what a seed does to
-// the difference of the formats over budgets, and "evaluation" (evaluation.h).
-// Deterministic: the same bytes for any number of threads.
+// {"reference", "formats", "draws", "studies": one object a study, by rising size, "references":
+// studies of "sizes" that have the reference alone, "sizes"}; all losses in nats a byte. Of a
+// study, "gaps" has its losses at each budget, "ratios" the token ratio of the formats,
+// "ratios_to_reference" those to the reference, "corners" and "shares", "growth" of the shrink
+// form's ratio from the first to the last budget, "persistence" of what a seed does to the
+// difference of the formats over budgets, and "evaluation" (evaluation.h). Deterministic: the same
+// bytes for any number of threads.
 Json SurfaceDocument(const SurfaceFile& file, int draws);
 // The object of one study.
 Json SurfaceOf(const JoinedStudy& study, const SurfaceQuestion& question, int draws);

@@ -6,6 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/limits.h"
+#include "fp4lab/nn/linear/memory.h"
 #include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
@@ -16,26 +17,17 @@ namespace {
 
 constexpr double kFloat = sizeof(float);
 
-struct Sizes {
-  // Elements of all parameters, of the matrices inside the blocks, and of the largest matrix.
-  double parameters = 0.0, blocks = 0.0, largest = 0.0;
-};
-
-Sizes SizesOf(const ModelConfig& c) {
+double Parameters(const ModelConfig& c) {
   const auto d = static_cast<double>(c.d_model), head = static_cast<double>(c.vocabulary) * d;
-  Sizes sizes{.largest = head};
-  double gains = 0.0;
+  double block = 0.0;
   for (const Part* part : PartsOf(c)) {
     for (const LinearShape& linear : part->linears(c)) {
-      const double size = static_cast<double>(linear.in) * static_cast<double>(linear.out);
-      sizes.blocks += size * c.layers;
-      sizes.largest = std::max(sizes.largest, size);
+      block += static_cast<double>(linear.in) * static_cast<double>(linear.out);
     }
-    for (const GainShape& gain : part->gains(c)) gains += static_cast<double>(gain.size);
-    if (part->balance != nullptr) gains += static_cast<double>(part->balance(c));
+    for (const GainShape& gain : part->gains(c)) block += static_cast<double>(gain.size);
+    if (part->balance != nullptr) block += static_cast<double>(part->balance(c));
   }
-  sizes.parameters = sizes.blocks + (c.tied_head ? 1 : 2) * head + gains * c.layers + d;
-  return sizes;
+  return block * c.layers + (c.tied_head ? 1 : 2) * head + d;
 }
 
 // The floats that Model::SetRows lays out for each token of a micro-batch.
@@ -54,96 +46,23 @@ double FloatsPerToken(const ModelConfig& c) {
   return block * c.layers + 4 * d + 1 + wide;
 }
 
-// Bytes of the weights' operands. FP4 weights are kept as integers of a byte and a scale every 16
-// or 32, once for each GEMM that needs its own operand; other operands are made for each use.
-double OperandBytes(const TrainConfig& config, const Sizes& sizes) {
-  const Recipe& recipe = config.recipe;
-  const auto integers = [](const GemmRecipe& gemm) {
-    return gemm.a.format && gemm.b.format && gemm.b.format->element == FormatId::kE2M1;
-  };
-  const auto kept = [&](const LinearRecipe& linear) {
-    const bool two = integers(linear.dgrad) && !(linear.dgrad.b == linear.fprop.b);
-    return (integers(linear.fprop) ? 1.0 : 0.0) + (two ? 1.0 : 0.0);
-  };
-  double elements = kept(recipe.linear) * sizes.blocks;
-  if (!recipe.rules.empty()) {
-    elements = 0.0;
-    const auto add = [&](const Recipe& state) {
-      const LinearPlan plan(config.model, state);
-      double all = 0.0;
-      for (std::size_t linear = 0; linear < plan.Head(); ++linear) {
-        all += kept(plan.RecipeOf({}, linear)) * static_cast<double>(plan.Weight(linear).size());
-      }
-      elements = std::max(elements, all);
-    };
-    add(recipe);
-    for (const RecipeChange& change : recipe.then) add(change.recipe);
-  }
-  return elements * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
-}
-
-// Bytes of the buffers of side terms (nn/side/side_term.h), which all linears share: what is left
-// of a tensor, once for each operand of wgrad that is split, BF16 copies of the tensors that the
-// terms multiply, and, for hot channels, their columns and products.
-double SideBytes(const TrainConfig& config, double tokens) {
-  if (!SideTermPlace(config.recipe)) return 0.0;
-  double rest_a = 0.0, rest_b = 0.0, side_a = 0.0, side_b = 0.0, other = 0.0, product = 0.0;
-  const auto take = [](double* most, double floats) { *most = std::max(*most, floats); };
-  const auto add = [&](const OperandRecipe& operand, double channels, double others,
-                       bool along_channels, double* rest, double* side) {
-    if (!operand.side) return;
-    const auto hot =
-        static_cast<double>(HotChannelCount(operand.side, static_cast<std::size_t>(channels)));
-    take(rest, tokens * channels);
-    take(side, tokens * hot);
-    if (along_channels) {
-      take(&other, others * (hot > 0.0 ? hot : channels));
-    } else {
-      take(&other, tokens * others);
-      take(&product, hot * others);
-    }
-  };
+// The linears in all states of the recipe.
+LinearMemory LinearMemoryOf(const TrainConfig& config, double tokens) {
+  LinearMemory all;
+  const bool observed = config.evaluation.diagnostics_every > 0;
   const auto add_state = [&](const Recipe& state) {
     const LinearPlan plan(config.model, state);
-    for (std::size_t l = 0; l < plan.Head(); ++l) {
-      const LinearRecipe& linear = plan.RecipeOf({}, l);
-      const auto out = static_cast<double>(plan.Weight(l).rows);
-      const auto in = static_cast<double>(plan.Weight(l).cols);
-      add(linear.fprop.a, in, out, true, &rest_a, &side_a);
-      add(linear.dgrad.a, out, in, true, &rest_a, &side_a);
-      add(linear.wgrad.a, out, in, false, &rest_a, &side_a);
-      add(linear.wgrad.b, in, out, false, &rest_b, &side_b);
+    LinearMemory one;
+    for (std::size_t l = 0; l < plan.Count(); ++l) {
+      const ParameterSlice& weight = plan.Weight(l);
+      one.Add(plan.RecipeOf({}, l), tokens, static_cast<double>(weight.rows),
+              static_cast<double>(weight.cols), observed && l != plan.Head());
     }
+    all.Include(one);
   };
   add_state(config.recipe);
   for (const RecipeChange& change : config.recipe.then) add_state(change.recipe);
-  return kFloat * (rest_a + rest_b + side_a + side_b + other + product);
-}
-
-// Bytes of the buffers of windows of scales: the largest operand in binary32 before it becomes
-// integers, and the bands in which a product adds its windows (nn/linear_operand.cc).
-double WindowBytes(const TrainConfig& config, double tokens) {
-  if (!ScaleWindowPlace(config.recipe)) return 0.0;
-  constexpr double kBands = 2 * (1 << 18);
-  double largest = 0.0;
-  const auto add_state = [&](const Recipe& state) {
-    const LinearPlan plan(config.model, state);
-    for (std::size_t l = 0; l < plan.Head(); ++l) {
-      const LinearRecipe& linear = plan.RecipeOf({}, l);
-      const auto out = static_cast<double>(plan.Weight(l).rows);
-      const auto in = static_cast<double>(plan.Weight(l).cols);
-      const double sizes[] = {tokens * in, out * in,     tokens * out,
-                              out * in,    tokens * out, tokens * in};
-      std::size_t i = 0;
-      for (const OperandRecipe* operand : OperandsOf(linear)) {
-        if (operand->scale_window > 0) largest = std::max(largest, sizes[i]);
-        ++i;
-      }
-    }
-  };
-  add_state(config.recipe);
-  for (const RecipeChange& change : config.recipe.then) add_state(change.recipe);
-  return kFloat * (largest + kBands);
+  return all;
 }
 
 double StatesOf(const TrainConfig& c) {
@@ -167,26 +86,36 @@ double TeacherBytes(const TrainConfig& c) {
          need.activations + tokens * (4.0 * c.model.vocabulary + 8.0);
 }
 
+// Bytes of the model of some tokens that an observation makes beside the run's, and of its
+// gradients with and without quantization.
+double ObservationBytes(const TrainConfig& c, double tokens) {
+  if (!c.diagnostics.Asked()) return 0.0;
+  const double seen = std::min(tokens, static_cast<double>(c.diagnostics.tokens));
+  const LinearMemory linears = LinearMemoryOf(c, seen);
+  return linears.Kept() + linears.Shared() +
+         kFloat * (seen * FloatsPerToken(c.model) + 2 * Parameters(c.model));
+}
+
 }  // namespace
 
 MemoryNeed EstimateMemory(const TrainConfig& c) {
   const IeeeArithmetic ieee;
-  const Sizes sizes = SizesOf(c.model);
   const auto step = static_cast<double>(TokensPerStep(c));
-  const double tokens = step / c.micro_batches;
-  return {.weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
-          .operands = OperandBytes(c, sizes),
-          .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step +
-                         SideBytes(c, tokens) + WindowBytes(c, tokens),
-          .teacher = TeacherBytes(c)};
+  const double tokens = step / c.micro_batches, parameters = kFloat * Parameters(c.model);
+  const LinearMemory linears = LinearMemoryOf(c, tokens);
+  return {.weights = (2 + StatesOf(c)) * parameters,
+          .operands = linears.Kept(),
+          .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + linears.Shared(),
+          .teacher = TeacherBytes(c),
+          .observation = ObservationBytes(c, tokens),
+          .state = (1 + StatesOf(c)) * parameters};
 }
 
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {
   const IeeeArithmetic ieee;
   if (config.device != Device::kCpu) return;
   const MemoryNeed need = EstimateMemory(config);
-  const double kept = 1 + StatesOf(config);  // gradients are not part of a checkpoint
-  const double state = kept * need.weights / (kept + 1) * states;
+  const double state = need.state * states;
   const double all = runs * (need.Total() + state);
   const MemoryRoom room = AvailableMemory();
   if (all <= static_cast<double>(room.bytes)) return;
@@ -196,7 +125,7 @@ void CheckMemory(const TrainConfig& config, const std::string& where, int runs, 
       runs > 1 ? std::to_string(runs) + " runs at a time need" : "a run needs";
   const std::string parts = "weights and moments " + Gibibytes(runs * need.weights) +
                             ", activations " + Gibibytes(runs * need.activations) + ", the rest " +
-                            Gibibytes(runs * (need.operands + need.teacher + state));
+                            Gibibytes(all - runs * (need.weights + need.activations));
   throw Error(JsonObject(empty, where).Where(by_batch ? "batch" : "model"),
               count + " about " + Gibibytes(all) + " of memory (" + parts + "), and " + room.of +
                   " has " + Gibibytes(static_cast<double>(room.bytes)) + " left; " +

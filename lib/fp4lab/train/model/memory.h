@@ -14,8 +14,10 @@ struct MemoryNeed {
   double operands = 0.0;     // weights as operands of GEMMs
   double activations = 0.0;  // of one micro-batch, and the tokens of a step
   double teacher = 0.0;      // start/teacher.h
+  double observation = 0.0;  // the model that "diagnostics" observe (observe/observe.h)
+  double state = 0.0;        // of a copy of the run's state, which is not part of Total
 
-  double Total() const { return weights + operands + activations + teacher; }
+  double Total() const { return weights + operands + activations + teacher + observation; }
 };
 // Reads the header of a teacher's checkpoint; throws Error at "config" if there is none.
 MemoryNeed EstimateMemory(const TrainConfig& config);

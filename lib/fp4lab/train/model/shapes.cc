@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/nn/attention/tensor_core_attention.h"
 #include "fp4lab/train/model/outlier_fit.h"
 #include "fp4lab/train/model/recipe_fit.h"
 #include "fp4lab/train/optimizer/optimizers.h"
@@ -24,6 +25,10 @@ std::size_t KvHeads(const ModelConfig& c) {
 }
 std::size_t HeadDim(const ModelConfig& c) {
   return static_cast<std::size_t>(c.head_dim > 0 ? c.head_dim : c.d_model / c.heads);
+}
+bool HasTensorCoreAttention(const ModelConfig& c) {
+  return std::count(c.parts.begin(), c.parts.end(), "attention") == 0 ||
+         HasTensorCoreAttention(HeadDim(c));
 }
 std::size_t QueryWidth(const ModelConfig& c) {
   return static_cast<std::size_t>(c.heads) * HeadDim(c);

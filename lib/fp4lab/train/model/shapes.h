@@ -17,6 +17,8 @@ std::size_t KvHeads(const ModelConfig& config);
 std::size_t HeadDim(const ModelConfig& config);
 std::size_t KvWidth(const ModelConfig& config);     // KvHeads * HeadDim
 std::size_t QueryWidth(const ModelConfig& config);  // heads * HeadDim
+// Whether a GPU has attention on tensor cores for the model's heads; true for a model without.
+bool HasTensorCoreAttention(const ModelConfig& config);
 // The keys that a query of a block sees, its own included; 0: all before it.
 std::size_t WindowOf(const ModelConfig& config, int block);
 // Whether a block rotates no queries and keys.

@@ -49,6 +49,7 @@ class StepMaker {
     Model model(state_.config.model, recipe, state_.parameters, micro_batch_);
     Gradients result{0.0, FloatBuffer(layout_.total), layout_.trained};
     pass.random = {state_.config.seed, static_cast<std::uint32_t>(state_.step), 0};
+    pass.teacher = state_.teacher.get();
     const bool looks = pass.observer != nullptr || pass.inspector != nullptr;
     const std::size_t count = looks ? 1 : state_.inputs.size() / tokens_;
     const LossScalingConfig& scaling = state_.config.optimizer.loss_scaling;

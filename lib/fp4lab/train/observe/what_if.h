@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "fp4lab/quantize/diagnostics/block_statistics.h"
 #include "fp4lab/train/config.h"
+#include "fp4lab/train/model/linear_plan.h"
 
 namespace fp4lab {
 
@@ -24,6 +26,7 @@ struct StepState {
   // Whole micro-batches of config.batch / config.micro_batches sequences.
   std::vector<std::uint16_t> inputs, targets;
   double learning_rate = 0.0;
+  std::shared_ptr<LogitSource> teacher = {};  // of the run, whose loss gradients have; null: none
 };
 
 // A gradient against that of the step without quantization (Recipe::rest everywhere).
@@ -52,7 +55,7 @@ struct OperandShares {
 };
 
 struct StepOutcome {
-  double loss = 0.0;            // of the step's tokens, nats a token
+  double loss = 0.0;            // of the step's tokens, nats per token; a teacher's loss apart
   double loss_after = 0.0;      // of the same tokens after the step, without quantization
   GradientDifference gradient;  // of all parameters
   std::vector<GradientDifference> linears;

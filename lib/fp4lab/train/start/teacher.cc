@@ -70,6 +70,7 @@ TrainConfig TeacherRun(const TrainConfig& config) {
   run.model = TeacherModel(config, "config");
   run.recipe = PlainRecipe(config.recipe);
   run.batch = static_cast<int>(SequencesOf(config));
+  run.evaluation.diagnostics_every = 0;  // nothing observes a teacher
   return run;
 }
 

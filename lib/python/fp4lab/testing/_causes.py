@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _arrays, _core
-from .._judge import Report, Verdict
+from .._judge import Report, Verdict, explanation_of
 
 # How many times `explained` cases are looked at where the first ones have no cause.
 _MORE = 6
@@ -25,13 +25,15 @@ class Search:
         causes: those that explain every case.
         partial: (cause, cases that it explains) of the others, the best first.
         shown: the case to show: of those with a report, one that is as clear as any.
-        reports: the reports by case.
+        reports: the reports by case, without directed cases that tell causes apart.
+        report: the whole report of `shown`.
     """
 
     causes: tuple[str, ...] = ()
     partial: tuple[tuple[str, int], ...] = ()
     shown: int = 0
     reports: dict[int, Report] = field(default_factory=dict)
+    report: Report | None = None
 
 
 def search(verdicts: Sequence[Verdict], others: Sequence[Any], explained: int) -> Search:
@@ -53,11 +55,13 @@ def search(verdicts: Sequence[Verdict], others: Sequence[Any], explained: int) -
     for i, verdict in enumerate(verdicts):
         if i >= explained and not _any_cause(found) and i >= _MORE * explained:
             break
-        found.reports[i] = verdict.explain(pairs=False)
+        found.reports[i] = explanation_of(verdict._answer, pairs=False, deciding_case=False)
     if _any_cause(found):
         _rank(found, answers, others)
     if not found.causes:
         _search_pairs(found, verdicts, [*answers, *others])
+    if found.report is None:
+        found.report = verdicts[found.shown].explain(pairs=False)
     return found
 
 
@@ -91,7 +95,7 @@ def _search_pairs(found: Search, verdicts: Sequence[Verdict], answers: Sequence[
     found.causes = tuple(name for name, count in counts.items() if count == len(answers))
     found.partial = tuple(item for item in ranked if 0 < item[1] < len(answers))
     if found.causes or not best:
-        found.reports[at], found.shown = report, at
+        found.report, found.shown = report, at
 
 
 def _gives(answer: Any, cause: dict[str, Any]) -> bool:

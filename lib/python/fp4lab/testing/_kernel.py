@@ -225,7 +225,7 @@ def _report(trial: Trial, level: str, used: list[Case], failures: list[_Failure]
     found = search([f.verdict for f in judged], others, explained)  # type: ignore[misc]
     if judged:
         lines += _cause_lines(found, len(failures), explained)
-        lines += _shown(judged[found.shown], found.reports.get(found.shown))
+        lines += _shown(judged[found.shown], found.report)
         lines += _smallest(trial, min(judged, key=lambda f: f.case.x.size), shrink)
     elif mutated:
         c = min((f.case for f in mutated), key=lambda c: c.x.size)

@@ -1,4 +1,4 @@
-#include "fp4lab/nn/linear_accumulated.h"
+#include "fp4lab/nn/linear/accumulated.h"
 
 #include <string>
 
@@ -6,7 +6,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/step_parts.h"
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/operand.h"

@@ -1,4 +1,4 @@
-#include "fp4lab/nn/linear_operand.h"
+#include "fp4lab/nn/linear/operand.h"
 
 #include <algorithm>
 #include <cstddef>
