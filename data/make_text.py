@@ -85,7 +85,8 @@ class Text(typing.NamedTuple):
     largest: int | None  # size in bytes; None: all of the text
     once: bool  # whether a document that packages hold twice stands in the text once
     studied: str  # SHA-256 of the text that the studies of this repository read
-    sources: dict  # packages, each with a function of the folder where it is unpacked that yields documents
+    sources: dict  # packages, each with a function of the folder where it is unpacked that yields documents;
+    # "NAME=VERSION": asked for first, since a later version makes another text
 
 
 TEXTS = {
@@ -100,28 +101,33 @@ TEXTS = {
         "r-cran-janeaustenr": novels,
     }),
     "linux-c": Text(320_000_000, True, "53c22b39282f910c2103ab0d17dd03f6f24766df1c035293434d935acb026c94",
-                    {"linux-source-6.1": kernel}),
+                    {"linux-source-6.1=6.1.192-2": kernel}),
 }
 
 
-def fetch(package, folder):
-    """Downloads and unpacks a package; returns its root, version and hash."""
+def fetch(wanted, folder):
+    """Downloads and unpacks a package, of another version where the archive has `wanted` no more; returns its name,
+    root, version and hash."""
+    package = wanted.partition("=")[0]
     os.makedirs(folder, exist_ok=True)
     if not glob.glob(f"{folder}/{package}_*.deb"):
-        subprocess.run(["apt-get", "-qq", "download", package], cwd=folder, check=True)
+        download = ["apt-get", "-qq", "download"]
+        if subprocess.run([*download, wanted], cwd=folder, check=wanted == package).returncode != 0:
+            print(f"{wanted} is not to be had; another version is taken", file=sys.stderr)
+            subprocess.run([*download, package], cwd=folder, check=True)
     deb = glob.glob(f"{folder}/{package}_*.deb")[0]
     root = f"{folder}/{package}"
     subprocess.run(["dpkg-deb", "-x", deb, root], check=True)
     with open(deb, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
-    return root, os.path.basename(deb).split("_")[1], digest
+    return package, root, os.path.basename(deb).split("_")[1], digest
 
 
 def main(name, out):
     largest, once, studied, sources = TEXTS[name]
     documents, packages = [], []
-    for package, extract in sources.items():
-        root, version, digest = fetch(package, f"{out}/packages")
+    for wanted, extract in sources.items():
+        package, root, version, digest = fetch(wanted, f"{out}/packages")
         texts = [t for t in extract(root) if t]
         size = sum(map(len, texts))
         if size < 1_000_000:

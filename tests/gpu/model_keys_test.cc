@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/muon.cuh"
@@ -97,14 +98,18 @@ void CheckLoss(const LossOptions& options, std::size_t rows, std::size_t vocabul
     CHECK(Different(ToHost(device), logits) == 0);
   }
   const float scale = 1.0f / 777.0f;
-  CrossEntropyGradient(device.data(), device_targets.data(), scale, options, rows, vocabulary,
-                       losses.data(), gradient.data(), nullptr);
   std::vector<double> want_losses(rows);
   std::vector<float> want(logits.size());
   fp4lab::CrossEntropyGradient(z, targets, scale, options, want_losses,
                                MatrixView<float>(want.data(), rows, vocabulary));
-  CHECK(ToHost(losses) == want_losses);
-  CHECK(Different(FloatsOf(gradient), RoundedTo<T>(want)) == 0);
+  for (const float multiplier : {1.0f, 0.3f}) {
+    CrossEntropyGradient(device.data(), device_targets.data(), scale, options, rows, vocabulary,
+                         losses.data(), gradient.data(), nullptr, multiplier);
+    std::vector<float> multiplied = want;
+    for (float& d : multiplied) d = multiplier * d;
+    CHECK(ToHost(losses) == want_losses);
+    CHECK(Different(FloatsOf(gradient), RoundedTo<T>(multiplied)) == 0);
+  }
 }
 
 TEST_CASE("The soft cap and the z-loss on the GPU give the CPU's bits", "[gpu]") {
@@ -126,8 +131,10 @@ TEST_CASE("Muon on the GPU has the CPU's momentum, and its update within the rou
       for (const auto& [rows, cols] : std::vector<std::pair<std::size_t, std::size_t>>{
                {32, 32}, {64, 256}, {192, 64}, {48, 80}}) {
         CAPTURE(bf16, nesterov, rows, cols);
-        std::vector<float> gradient = Normal(1, rows * cols, 1e-3), weight = Normal(2, rows * cols);
-        std::vector<float> m = Normal(3, rows * cols, 1e-3);
+        constexpr std::size_t kMatrices = 3;
+        const std::size_t size = rows * cols, between = 7, all = kMatrices * (size + between);
+        std::vector<float> gradient = Normal(1, all, 1e-3), weight = Normal(2, all);
+        std::vector<float> m = Normal(3, all, 1e-3);
         const Muon options{.learning_rate = 0.02f,
                            .nesterov = nesterov,
                            .bf16 = bf16,
@@ -137,20 +144,29 @@ TEST_CASE("Muon on the GPU has the CPU's momentum, and its update within the rou
         const auto device_gradient = ToDevice(gradient);
         auto device_weight = ToDevice(weight), device_m = ToDevice(m);
         const std::vector<float> before = weight;
-        MuonStepOnDevice step(std::min(rows, cols), rows * cols, bf16, nullptr);
-        step.Run(options, rows, cols, device_gradient.data(), device_weight.data(),
-                 device_m.data());
-        const auto view = [&](std::vector<float>& x) {
-          return MatrixView<float>(x.data(), rows, cols);
-        };
-        MuonStep(options, view(gradient), view(weight), view(m));
+        MuonBatch batch{rows, cols, {}};
+        for (std::size_t i = 0; i < kMatrices; ++i) batch.offsets.push_back(i * (size + between));
+        MuonStepOnDevice step(std::span(&batch, 1), bf16, nullptr);
+        step.Run(options, batch, device_gradient.data(), device_weight.data(), device_m.data());
+        for (const std::size_t at : batch.offsets) {
+          const auto view = [&](std::vector<float>& x) {
+            return MatrixView<float>(x.data() + at, rows, cols);
+          };
+          MuonStep(options, view(gradient), view(weight), view(m));
+        }
         CHECK(Different(ToHost(device_m), m) == 0);
-        const auto change = [&](const std::vector<float>& after) {
-          std::vector<float> d(after.size());
-          for (std::size_t i = 0; i < d.size(); ++i) d[i] = after[i] - before[i];
-          return d;
-        };
-        CHECK(Distance(change(ToHost(device_weight)), change(weight)) < (bf16 ? 2e-2 : 1e-4));
+        const std::vector<float> after = ToHost(device_weight);
+        for (const std::size_t at : batch.offsets) {
+          const auto change = [&](const std::vector<float>& to) {
+            std::vector<float> d(size);
+            for (std::size_t i = 0; i < size; ++i) d[i] = to[at + i] - before[at + i];
+            return d;
+          };
+          CHECK(Distance(change(after), change(weight)) < (bf16 ? 2e-2 : 1e-4));
+          for (std::size_t i = at + size; i < at + size + between; ++i) {
+            CHECK(after[i] == before[i]);  // what lies between the matrices
+          }
+        }
       }
     }
   }
@@ -168,9 +184,10 @@ void CheckRouter(const RouterOptions& options, std::size_t rows, std::size_t exp
   auto scores = Poisoned<float>(rows * experts), weights = Poisoned<float>(choices),
        d_logits = Poisoned<float>(rows * experts);
   auto chosen = Poisoned<std::uint32_t>(choices), counts = Poisoned<std::uint32_t>(experts),
-       rank = Poisoned<std::uint32_t>(choices);
+       rank = Poisoned<std::uint32_t>(choices),
+       before = Poisoned<std::uint32_t>(DivideUp(choices, kRankChunk) * experts);
   const DeviceRouting routing{rows,          experts,       scores.data(), weights.data(),
-                              chosen.data(), counts.data(), rank.data()};
+                              chosen.data(), counts.data(), rank.data(),   before.data()};
   Route(options, device_logits.data(), biased ? device_bias.data() : nullptr, routing, nullptr);
   RouteBackward(options, routing, device_d.data(), 1e-3f, d_logits.data(), nullptr);
 
@@ -219,6 +236,9 @@ const std::vector<Key> kKeys = {
     {"window, and every second block without", {{"window", 70}, {"full_attention_every", 2}}},
     {"no_rope_every", {{"no_rope_every", 2}}},
     {"soft cap and z-loss", {{"logit_soft_cap", 10.0}, {"z_loss", 1e-3}}},
+    {"mup", {{"mup", {{"base_d_model", 32}, {"base_head_dim", 16}}}}},
+    {"mup at a ratio that is no power of two",
+     {{"mup", {{"base_d_model", 24}, {"base_head_dim", 8}}}, {"qk_norm", true}}},
     {"moe",
      {{"parts", {"attention", "moe"}},
       {"ffn", 64},

@@ -1,5 +1,8 @@
 #include "fp4lab/study/run/runner.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <mutex>
 #include <string>
@@ -350,6 +353,23 @@ TEST_CASE("What killed runs left half-written is swept when the study is run aga
   for (const auto& path : stale) WriteFileAtomically(path, std::string_view("half"));
   RunIn(folder.Path(), TinyStudyJson());
   for (const auto& path : stale) CHECK_FALSE(Exists(path));
+}
+
+TEST_CASE("The lock of a process that died after it wrote its result is swept", "[study]") {
+  const TestFolder folder("swept-lock");
+  RunIn(folder.Path(), TinyStudyJson());
+  const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    SharedLock lock;
+    ::_exit(lock.Take(run.Path()) ? 1 : 0);  // without the lock's destructor
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(status == 0);
+  REQUIRE(Exists(run.Path() / SharedLock::kFile));
+  CHECK(RunIn(folder.Path(), TinyStudyJson()).outcome.cached == 4);
+  CHECK_FALSE(run.HasRemains());
 }
 
 TEST_CASE("A damaged cache entry is found and made again", "[study]") {

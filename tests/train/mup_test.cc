@@ -235,12 +235,6 @@ TEST_CASE("muP that cannot be is refused at its pointer", "[train]") {
   json["optimizer"] = {{"name", "muon"}};
   CHECK(ErrorOf([&] { ReadTrainConfig(json, "run.json"); }) ==
         at + ": its rates are those of \"adamw\"; the optimizer \"muon\" has none");
-  TrainConfig config = Mup(kBase);
-  config.device = Device::kCuda;
-  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
-        at +
-            ": the GPU does not train under \"mup\"; the CPU does (\"device\": \"cpu\" or --device "
-            "cpu)");
 }
 
 }  // namespace

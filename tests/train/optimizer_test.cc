@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/optimizer/muon_matrices.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
@@ -223,6 +225,27 @@ TEST_CASE("Muon takes each fused matrix by itself, with the scale of its shape",
       }
     }
   }
+}
+
+TEST_CASE("Muon's batches hold every matrix once, of one shape and of a bounded size", "[train]") {
+  const std::vector<MuonMatrix> matrices = {{0, 2, 3},   {6, 3, 2},   {12, 2, 3}, {18, 2, 3},
+                                            {24, 20, 1}, {44, 20, 1}, {64, 3, 2}};
+  std::vector<std::size_t> offsets;
+  std::size_t batches = 0;
+  for (const MuonBatch& batch : MuonBatches(matrices, 12)) {
+    ++batches;
+    CHECK((batch.offsets.size() == 1 || batch.offsets.size() * batch.rows * batch.cols <= 12));
+    for (const std::size_t at : batch.offsets) {
+      offsets.push_back(at);
+      const auto m = std::find_if(matrices.begin(), matrices.end(),
+                                  [&](const MuonMatrix& matrix) { return matrix.offset == at; });
+      REQUIRE(m != matrices.end());
+      CHECK((m->rows == batch.rows && m->cols == batch.cols));
+    }
+  }
+  std::sort(offsets.begin(), offsets.end());
+  CHECK(offsets == std::vector<std::size_t>{0, 6, 12, 18, 24, 44, 64});
+  CHECK(batches == 5);  // 2 of (2, 3), 1 of (3, 2), 2 of (20, 1), each alone
 }
 
 TEST_CASE("The numbers of Muon are read strictly and written back", "[train]") {

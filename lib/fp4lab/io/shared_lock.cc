@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLock = ".lock";
 // The claim of a successor: ".lock.after-NAME", NAME the lock whose holder is dead.
 constexpr const char* kClaim = ".lock.after-";
 constexpr const char* kNew = ".lock.new-";
@@ -236,7 +235,7 @@ std::optional<LockHolder> SharedLock::Take(const fs::path& folder,
   std::error_code status;
   fs::create_directories(folder, status);
   if (status) throw Error(folder.string(), "cannot be written to: " + status.message());
-  const fs::path lock = folder / kLock;
+  const fs::path lock = folder / kFile;
   NewFile mine(folder);
   std::optional<LockHolder> dead;
   for (bool held = false; !held;) {
@@ -284,14 +283,14 @@ void SharedLock::Beat() {
 }
 
 void SharedLock::CheckHeld() const {
-  const std::optional<SeenFile> seen = Look(folder_ / kLock);
+  const std::optional<SeenFile> seen = Look(folder_ / kFile);
   if (seen && seen->content.name == name_) return;
   const std::string now =
       seen
           ? "is " +
                 LockHolder{seen->content.host, seen->content.process, seen->content.start, 0}.Text()
           : "was removed";
-  throw Error((folder_ / kLock).string(),
+  throw Error((folder_ / kFile).string(),
               now + ", and no longer of this process, which stops; it was paused for more than " +
                   std::to_string(kDeadSeconds) + " s, or the file was changed by hand");
 }
@@ -305,8 +304,8 @@ SharedLock::~SharedLock() {
   ends_.notify_all();
   beats_.join();
   try {
-    const std::optional<SeenFile> seen = Look(folder_ / kLock);
-    if (seen && seen->content.name == name_) ::unlink((folder_ / kLock).c_str());
+    const std::optional<SeenFile> seen = Look(folder_ / kFile);
+    if (seen && seen->content.name == name_) ::unlink((folder_ / kFile).c_str());
   } catch (const std::exception&) {  // a folder that has gone holds no lock
   }
   ::close(descriptor_);

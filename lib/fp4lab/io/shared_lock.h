@@ -31,6 +31,8 @@ struct LockHolder {
 class SharedLock {
  public:
   static constexpr int kBeatSeconds = 10, kDeadSeconds = 120;
+  // The lock's file. The names of the other files that locking makes beside it start with it, too.
+  static constexpr const char* kFile = ".lock";
 
   SharedLock() = default;
   SharedLock(const SharedLock&) = delete;

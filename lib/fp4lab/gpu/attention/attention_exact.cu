@@ -169,7 +169,7 @@ Shape ShapeOf(const AttentionShape& s) {
           static_cast<unsigned>(s.kv_heads),
           static_cast<unsigned>(s.head_dim),
           static_cast<unsigned>(s.window == 0 ? s.sequence : s.window),
-          1.0f / std::sqrt(static_cast<float>(s.head_dim))};
+          s.Scale()};
 }
 
 template <class Kernel, class... Arguments>

@@ -87,7 +87,7 @@ __device__ inline float SumOfFour(float x) {
 }
 
 inline HeadShape ShapeOf(const AttentionShape& s) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+  const float scale = s.Scale();
   return {static_cast<int>(s.sequence),
           static_cast<int>(s.heads),
           static_cast<int>(s.kv_heads),

@@ -35,6 +35,7 @@ struct DeviceCall : LinearCall {  // LinearCall::histories in device memory
   float* alpha = nullptr;         // 3 places: fprop, dgrad, wgrad
   cudaStream_t stream = nullptr;
   Gemms* gemms = nullptr;
+  bool tokens_vary = false;  // GemmProblem::tokens_vary of the products
 };
 
 }  // namespace fp4lab::gpu

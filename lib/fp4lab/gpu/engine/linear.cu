@@ -138,6 +138,7 @@ void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float
   }
   GemmProblem<T> product{gemm.m,           gemm.n, gemm.k, gemm.a, gemm.b, gemm.a_transposed,
                          gemm.b_transposed};
+  product.tokens_vary = gemm.tokens_vary;
   product.alpha = gemm.alpha;
   product.d = Reserve(&scratch->product, gemm.m * gemm.n);
   call.gemms->Run(product);
@@ -224,6 +225,7 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   }
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
+  gemm.tokens_vary = call.tokens_vary;
   gemm.alpha = Made(alpha, left, call);
   gemm.c = c;
   gemm.d = y;
@@ -287,6 +289,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
                 scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
   GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, a.values, w.values};
+  dgrad.tokens_vary = call.tokens_vary;
   dgrad.alpha = Made(alpha, left, call);
   dgrad.d = dx;
   Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
@@ -302,6 +305,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   }
   GemmProblem<T> wgrad{weight->out, weight->in, tokens, a_t.values, b.values};
   wgrad.a_transposed = true;
+  wgrad.tokens_vary = call.tokens_vary;
   wgrad.alpha = Made(alpha_t, left_t, call);
   wgrad.c = wgrad.d = dw;
   Multiply(call, wgrad, a_t.row_decode, b.row_decode, scratch);

@@ -70,10 +70,11 @@ void DeviceLinears<T>::BeginPass(std::size_t rows, bool trains) {
 }
 
 template <class T>
-DeviceCall DeviceLinears<T>::CallOf(const Pass& pass, std::size_t linear,
+DeviceCall DeviceLinears<T>::CallOf(const Pass& pass, std::size_t linear, std::size_t rows,
                                     OperandObserver* observer) {
   return {plan_.CallOf(pass, linear, amax_histories_, observer),
-          amax_.data() + linear * kLinearOperands, alpha_.data() + linear * 3, stream_, &gemms_};
+          amax_.data() + linear * kLinearOperands, alpha_.data() + linear * 3, stream_, &gemms_,
+          rows != rows_};  // an expert's
 }
 
 template <class T>
@@ -99,7 +100,7 @@ template <class T>
 void DeviceLinears<T>::RunRows(const Pass& pass, std::size_t linear, std::size_t rows, T* x,
                                const float* add, float* y, const AmaxPlaces& measured, bool keeps) {
   OperandObserver observer;
-  const DeviceCall call = CallOf(pass, linear, &observer);
+  const DeviceCall call = CallOf(pass, linear, rows, &observer);
   inputs_[linear] = {x, LinearForward(plan_.RecipeOf(pass, linear), call, rows, trains_, measured,
                                       x, !keeps, &weights_[linear], &scratch_, add, y)};
 }
@@ -109,7 +110,7 @@ template <class D>
 void DeviceLinears<T>::RunBackwardRows(const Pass& pass, std::size_t linear, std::size_t rows,
                                        const T* dy, D* dx, const AmaxPlaces& measured) {
   OperandObserver observer;
-  const DeviceCall call = CallOf(pass, linear, &observer);
+  const DeviceCall call = CallOf(pass, linear, rows, &observer);
   LinearBackward(plan_.RecipeOf(pass, linear), call, rows, measured, inputs_[linear].x,
                  inputs_[linear].is_operand, &weights_[linear], dy, &scratch_, dx,
                  Gradient(plan_.Weight(linear)));

@@ -91,7 +91,8 @@ class DeviceLinears {
   }
 
  private:
-  DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
+  DeviceCall CallOf(const Pass& pass, std::size_t linear, std::size_t rows,
+                    OperandObserver* observer);
   // Inspects what a backward pass of a linear wrote.
   template <class D>
   void InspectGradients(const Pass& pass, std::size_t linear, std::size_t rows, const D* dx) const;

@@ -4,6 +4,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/parts/device_parts.cuh"
+#include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::gpu {
 
@@ -17,6 +18,7 @@ DeviceModel<T>::DeviceModel(const TrainConfig& config, bool tensor_cores, const 
       stream_(stream),
       d_(static_cast<std::size_t>(config.model.d_model)),
       vocabulary_(static_cast<std::size_t>(config.model.vocabulary)),
+      logit_multiplier_(LogitMultiplier(config.model)),
       norms_(layout_.gains.size() + 1),
       widest_gain_(0),
       linears_(config, parameters, gradients, amax_histories, stream) {
@@ -93,6 +95,9 @@ void DeviceModel<T>::Forward(const Pass& pass, const DeviceBatch& batch) {
   linears_.InspectIn(pass, -1, "final_norm.output", final_norm_.data(), d_);
   linears_.Run(pass, head, final_norm_.data(), nullptr, logits_.data(),
                linears_.InputPlaces(pass, head));
+  if (logit_multiplier_ != 1.0f) {
+    MultiplyLogits(logit_multiplier_, rows_ * vocabulary_, logits_.data(), stream_);
+  }
   if (config_.logit_soft_cap > 0.0f) {
     SoftCap(config_.logit_soft_cap, rows_ * vocabulary_, logits_.data(), stream_);
   }
@@ -109,7 +114,7 @@ void DeviceModel<T>::Backward(const Pass& pass, const DeviceBatch& batch, float 
                               double* row_loss) {
   CrossEntropyGradient(logits_.data(), batch.targets, loss_scale,
                        {config_.logit_soft_cap, config_.z_loss}, rows_, vocabulary_, row_loss,
-                       dlogits_.data(), stream_);
+                       dlogits_.data(), stream_, logit_multiplier_);
   linears_.InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
   linears_.RunBackward(pass, linears_.Plan().Head(), dlogits_.data(), d_narrow_.data());
   RmsNormBackward(last_.data(), linears_.Parameter(layout_.final_gain), final_inverse_rms_.data(),

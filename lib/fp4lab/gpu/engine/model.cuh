@@ -66,7 +66,9 @@ class DeviceModel {
   ParameterLayout layout_;
   float* gradients_;
   cudaStream_t stream_;
-  std::size_t d_, vocabulary_, norms_, widest_gain_;
+  std::size_t d_, vocabulary_;
+  float logit_multiplier_;
+  std::size_t norms_, widest_gain_;
   DeviceArray<GainPlace> gain_places_;  // the final norm's gain last
   DeviceLinears<T> linears_;
   std::vector<std::unique_ptr<DevicePart<T>>> parts_;  // of a block

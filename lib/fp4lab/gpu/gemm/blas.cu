@@ -30,6 +30,7 @@ BlasLt LoadBlasLt() {
   Find(library, "cublasLtMatmulPreferenceSetAttribute", &blas.MatmulPreferenceSetAttribute);
   Find(library, "cublasLtMatrixLayoutCreate", &blas.MatrixLayoutCreate);
   Find(library, "cublasLtMatrixLayoutDestroy", &blas.MatrixLayoutDestroy);
+  Find(library, "cublasLtMatrixLayoutSetAttribute", &blas.MatrixLayoutSetAttribute);
   return blas;
 }
 

@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <string>
 #include <tuple>
 #include <type_traits>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/gpu/gemm/gemm.cuh"
@@ -19,13 +22,31 @@ void CheckBlas(cublasStatus_t status, const char* what) {
               std::string("cuBLASLt ") + what + ": " + LoadedBlasLt().GetStatusString(status));
 }
 
-// The layout of a row-major (rows, cols) matrix, which is column-major (cols, rows) to cuBLASLt.
-cublasLtMatrixLayout_t Layout(cudaDataType_t type, std::size_t rows, std::size_t cols) {
+template <class Value>
+void Set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, Value value) {
+  CheckBlas(LoadedBlasLt().MatrixLayoutSetAttribute(layout, attribute, &value, sizeof value),
+            "layout");
+}
+
+// The layout of row-major (rows, cols) matrices, which are column-major (cols, rows) to cuBLASLt.
+cublasLtMatrixLayout_t Layout(cudaDataType_t type, std::size_t rows, std::size_t cols,
+                              std::size_t batch) {
   cublasLtMatrixLayout_t layout = nullptr;
   CheckBlas(
       LoadedBlasLt().MatrixLayoutCreate(&layout, type, cols, rows, static_cast<std::int64_t>(cols)),
       "layout");
+  if (batch != 1) {
+    Set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(batch));
+    Set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+        static_cast<std::int64_t>(rows * cols));
+  }
   return layout;
+}
+
+// The number of tokens whose algorithm `tokens` takes.
+std::size_t Representative(std::size_t tokens) {
+  constexpr std::size_t kSteps = 16, kSmallest = 64;  // in each octave
+  return RoundUp(tokens, std::max(kSmallest, std::bit_ceil(tokens) / kSteps));
 }
 
 struct Plan {
@@ -50,12 +71,13 @@ void Set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
 template <class T>
 constexpr cudaDataType_t kType = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-using Key = std::tuple<std::size_t, std::size_t, std::size_t, bool, bool, bool, cudaDataType_t,
-                       cudaDataType_t>;
+using Key = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, bool, bool, bool, bool,
+                       cudaDataType_t, cudaDataType_t>;
 
 template <class T, class D>
 Key KeyOf(const GemmProblem<T, D>& p) {
-  return {p.m, p.n, p.k, p.a_transposed, p.b_transposed, p.c != nullptr, kType<T>, kType<D>};
+  return {p.m,           p.n, p.k, p.batch, p.tokens_vary, p.a_transposed, p.b_transposed,
+          p.c != nullptr, kType<T>, kType<D>};
 }
 
 }  // namespace
@@ -71,14 +93,17 @@ struct Gemms::State {
     if (handle != nullptr) LoadedBlasLt().Destroy(handle);
   }
 
+  // The plan with the layouts of `p`.
   template <class T, class D>
   Plan& PlanFor(const GemmProblem<T, D>& p);
+  template <class T, class D>
+  Plan& PlanLike(const GemmProblem<T, D>& p);
   void Choose(Plan* plan) const;
 };
 
 // In column-major order the product is d^T = b^T a^T: cuBLASLt's A is b, and its B is a.
 template <class T, class D>
-Plan& Gemms::State::PlanFor(const GemmProblem<T, D>& p) {
+Plan& Gemms::State::PlanLike(const GemmProblem<T, D>& p) {
   const auto [found, is_new] = plans.try_emplace(KeyOf(p));
   Plan& plan = found->second;
   if (!is_new) return plan;
@@ -88,10 +113,27 @@ Plan& Gemms::State::PlanFor(const GemmProblem<T, D>& p) {
   Set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(plan.operation, CUBLASLT_MATMUL_DESC_POINTER_MODE,
       static_cast<std::int32_t>(CUBLASLT_POINTER_MODE_DEVICE));
-  plan.a = p.b_transposed ? Layout(kType<T>, p.n, p.k) : Layout(kType<T>, p.k, p.n);
-  plan.b = p.a_transposed ? Layout(kType<T>, p.k, p.m) : Layout(kType<T>, p.m, p.k);
-  plan.d = Layout(kType<D>, p.m, p.n);
+  const auto layout = [&](std::size_t rows, std::size_t cols) {
+    return Layout(kType<T>, rows, cols, p.batch);
+  };
+  plan.a = p.b_transposed ? layout(p.n, p.k) : layout(p.k, p.n);
+  plan.b = p.a_transposed ? layout(p.k, p.m) : layout(p.m, p.k);
+  plan.d = Layout(kType<D>, p.m, p.n, p.batch);
   Choose(&plan);
+  return plan;
+}
+
+template <class T, class D>
+Plan& Gemms::State::PlanFor(const GemmProblem<T, D>& p) {
+  if (!p.tokens_vary) return PlanLike(p);
+  GemmProblem<T, D> like = p;
+  std::size_t& tokens = p.a_transposed ? like.k : like.m;
+  const std::size_t count = tokens;
+  tokens = Representative(count);
+  Plan& plan = PlanLike(like);
+  const auto columns = static_cast<std::uint64_t>(count);  // tokens are rows, to cuBLASLt columns
+  Set(plan.b, CUBLASLT_MATRIX_LAYOUT_COLS, columns);
+  Set(p.a_transposed ? plan.a : plan.d, CUBLASLT_MATRIX_LAYOUT_COLS, columns);
   return plan;
 }
 
@@ -130,19 +172,27 @@ Gemms::~Gemms() = default;
 template <class T, class D>
 void Gemms::Run(const GemmProblem<T, D>& p) {
   Expects((std::is_same_v<D, float> || p.c == nullptr), "GemmProblem: only binary32 is added to");
+  Expects(!p.tokens_vary || (p.batch == 1 && !(p.a_transposed && p.b_transposed)),
+          "GemmProblem: a number of tokens varies along rows");
   State& s = *state_;
   Plan& plan = s.PlanFor(p);
   const float* const constants = s.constants.data();
   const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;
   const float* beta = constants + (p.c != nullptr ? 1 : 0);
   if (clear_products && static_cast<const void*>(p.c) != p.d) {
-    Check(cudaMemsetAsync(p.d, 0, p.m * p.n * sizeof(D), s.stream), "memset");
+    Check(cudaMemsetAsync(p.d, 0, p.batch * p.m * p.n * sizeof(D), s.stream), "memset");
   }
-  CheckBlas(
+  const cublasStatus_t status =
       LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
                             p.c != nullptr ? static_cast<const void*>(p.c) : p.d, plan.d, p.d,
-                            plan.d, &plan.algorithm, s.workspace.data(), kWorkspace, s.stream),
-      "product");
+                            plan.d, &plan.algorithm, s.workspace.data(), kWorkspace, s.stream);
+  if (p.tokens_vary && (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                        status == CUBLAS_STATUS_INVALID_VALUE)) {  // not with so many tokens
+    GemmProblem<T, D> exact = p;
+    exact.tokens_vary = false;
+    return Run(exact);
+  }
+  CheckBlas(status, "product");
 }
 
 template void Gemms::Run(const GemmProblem<float>&);

@@ -127,12 +127,16 @@ inline bool MeasuresActivation(Activation activation) { return activation != Act
 
 // logits = cap tanh(logits / cap), in place.
 void SoftCap(float cap, std::size_t size, float* logits, cudaStream_t stream);
+// logits = factor * logits, in place.
+void MultiplyLogits(float factor, std::size_t size, float* logits, cudaStream_t stream);
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream);
+// The gradient is multiplied by `multiplier` before it is rounded to T.
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
                           const LossOptions& options, std::size_t rows, std::size_t vocabulary,
-                          double* row_loss, T* dlogits, cudaStream_t stream);
+                          double* row_loss, T* dlogits, cudaStream_t stream,
+                          float multiplier = 1.0f);
 
 // sums(i) = the sum of row_loss over chunk i of 1024 rows, by a fixed tree.
 inline constexpr std::size_t kLossChunk = 1024;
@@ -141,8 +145,10 @@ void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStrea
 // ---- The gradient's norm (nn/optimizer/optimizer.h), exact
 
 // partial(i) = the sum of squares of chunk i; the partials, added in order, are nn's SumOfSquares.
+// x (batch, size), partial (batch, chunks).
 inline constexpr std::size_t kSquaresChunk = 4096;
-void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream);
+void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream,
+                std::size_t batch = 1);
 
 // ---- Rounding
 

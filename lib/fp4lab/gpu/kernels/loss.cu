@@ -56,11 +56,16 @@ __global__ void SoftCapKernel(float cap, std::size_t size, float* logits) {
   logits[i] = cap * (1.0f - 2.0f / (Exp(x + x) + 1.0f));
 }
 
+__global__ void MultiplyKernel(float factor, std::size_t size, float* logits) {
+  const std::size_t i = ThreadIndex();
+  if (i < size) logits[i] = factor * logits[i];
+}
+
 // If dlogits is null, only the losses are computed.
 template <class T>
 __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* targets, float scale,
-                                   LossOptions options, std::size_t rows, std::size_t vocabulary,
-                                   double* row_loss, T* dlogits) {
+                                   LossOptions options, float multiplier, std::size_t rows,
+                                   std::size_t vocabulary, double* row_loss, T* dlogits) {
   const std::size_t wanted = std::size_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kHalfWarp;
   const std::size_t row = wanted < rows ? wanted : rows - 1;
   const unsigned lane = threadIdx.x % kHalfWarp;
@@ -72,7 +77,8 @@ __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* tar
   const float factor = FactorOfRow(scale, options, softmax);
   for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
     Store(dlogits + row * vocabulary + c,
-          GradientOfLogit(z[c], softmax.max, factor, scale, c == target, options.soft_cap));
+          multiplier * GradientOfLogit(z[c], softmax.max, factor, scale, c == target,
+                                       options.soft_cap));
   }
 }
 
@@ -137,8 +143,8 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2)
     WideCrossEntropyKernel(const float* __restrict__ logits, const std::uint16_t* targets,
-                           float scale, LossOptions options, std::size_t vocabulary,
-                           double* row_loss, T* __restrict__ dlogits) {
+                           float scale, LossOptions options, float multiplier,
+                           std::size_t vocabulary, double* row_loss, T* __restrict__ dlogits) {
   const std::size_t row = blockIdx.x, target = targets[row];
   const float* z = logits + row * vocabulary;
   float max = __int_as_float(0xFF800000);
@@ -156,20 +162,21 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
     const std::size_t c = vocabulary - 1 - i;
     Store(dlogits + row * vocabulary + c,
-          GradientOfLogit(z[c], max, factor, scale, c == target, options.soft_cap));
+          multiplier *
+              GradientOfLogit(z[c], max, factor, scale, c == target, options.soft_cap));
   }
 }
 
 template <class T>
 void LaunchCrossEntropy(const float* logits, const std::uint16_t* targets, float scale,
-                        const LossOptions& options, std::size_t rows, std::size_t vocabulary,
-                        double* row_loss, T* dlogits, cudaStream_t stream) {
+                        const LossOptions& options, float multiplier, std::size_t rows,
+                        std::size_t vocabulary, double* row_loss, T* dlogits, cudaStream_t stream) {
   if (vocabulary >= kWideFrom) {
     WideCrossEntropyKernel<<<static_cast<unsigned>(rows), kWideThreads, 0, stream>>>(
-        logits, targets, scale, options, vocabulary, row_loss, dlogits);
+        logits, targets, scale, options, multiplier, vocabulary, row_loss, dlogits);
   } else {
     CrossEntropyKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
-        logits, targets, scale, options, rows, vocabulary, row_loss, dlogits);
+        logits, targets, scale, options, multiplier, rows, vocabulary, row_loss, dlogits);
   }
 }
 
@@ -198,17 +205,24 @@ void SoftCap(float cap, std::size_t size, float* logits, cudaStream_t stream) {
   CheckLaunch("SoftCap");
 }
 
+void MultiplyLogits(float factor, std::size_t size, float* logits, cudaStream_t stream) {
+  MultiplyKernel<<<Blocks(size, kThreads), kThreads, 0, stream>>>(factor, size, logits);
+  CheckLaunch("MultiplyLogits");
+}
+
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream) {
-  LaunchCrossEntropy<float>(logits, targets, 0.0f, {}, rows, vocabulary, row_loss, nullptr, stream);
+  LaunchCrossEntropy<float>(logits, targets, 0.0f, {}, 1.0f, rows, vocabulary, row_loss, nullptr,
+                            stream);
   CheckLaunch("CrossEntropy");
 }
 
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
                           const LossOptions& options, std::size_t rows, std::size_t vocabulary,
-                          double* row_loss, T* dlogits, cudaStream_t stream) {
-  LaunchCrossEntropy(logits, targets, scale, options, rows, vocabulary, row_loss, dlogits, stream);
+                          double* row_loss, T* dlogits, cudaStream_t stream, float multiplier) {
+  LaunchCrossEntropy(logits, targets, scale, options, multiplier, rows, vocabulary, row_loss,
+                     dlogits, stream);
   CheckLaunch("CrossEntropyGradient");
 }
 
@@ -218,8 +232,8 @@ void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStrea
 }
 
 template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
-                                   std::size_t, std::size_t, double*, float*, cudaStream_t);
+                                   std::size_t, std::size_t, double*, float*, cudaStream_t, float);
 template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
-                                   std::size_t, std::size_t, double*, Bf16*, cudaStream_t);
+                                   std::size_t, std::size_t, double*, Bf16*, cudaStream_t, float);
 
 }  // namespace fp4lab::gpu

@@ -10,6 +10,8 @@ constexpr int kThreads = 256;
 
 // One half-warp per chunk.
 __global__ void SumSquaresKernel(const float* x, std::size_t size, double* partial) {
+  x += blockIdx.y * size;
+  partial += blockIdx.y * DivideUp(size, kSquaresChunk);
   const std::size_t chunk =
       std::size_t{blockIdx.x} * (kThreads / kHalfWarp) + threadIdx.x / kHalfWarp;
   const std::size_t first = chunk * kSquaresChunk;
@@ -41,9 +43,11 @@ __global__ void RoundKernel(const From* x, std::size_t size, To* out) {
 
 }  // namespace
 
-void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream) {
+void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream,
+                std::size_t batch) {
   const std::size_t chunks = DivideUp(size, kSquaresChunk);
-  SumSquaresKernel<<<Blocks(chunks, kThreads / kHalfWarp), kThreads, 0, stream>>>(x, size, partial);
+  const dim3 grid(Blocks(chunks, kThreads / kHalfWarp), static_cast<unsigned>(batch));
+  SumSquaresKernel<<<grid, kThreads, 0, stream>>>(x, size, partial);
   CheckLaunch("SumSquares");
 }
 

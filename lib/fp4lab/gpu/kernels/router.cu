@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/gpu/kernels/math.cuh"
@@ -7,7 +11,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32;
+constexpr int kThreads = 256, kWarp = 32, kVector = 4;
 
 // ---- Scores, choices and weights: one thread per row
 
@@ -82,31 +86,49 @@ __global__ void RouteKernel(RouterOptions o, const float* logits, const float* b
   }
 }
 
-// One thread block per expert counts its choices in order.
-__global__ void RankKernel(DeviceRouting to, std::size_t choices) {
-  __shared__ std::uint32_t before[kThreads / kWarp + 1];
-  const std::uint32_t expert = blockIdx.x;
-  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  std::uint32_t count = 0;
-  for (std::size_t first = 0; first < choices; first += kThreads) {
-    const std::size_t i = first + threadIdx.x;
-    const bool mine = i < choices && to.chosen[i] == expert;
-    const unsigned votes = __ballot_sync(kAllLanes, mine);
-    if (lane == 0) before[warp + 1] = static_cast<std::uint32_t>(__popc(votes));
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      before[0] = 0;
-      for (int w = 1; w <= kThreads / kWarp; ++w) before[w] += before[w - 1];
-    }
-    __syncthreads();
-    if (mine) {
-      to.rank[i] =
-          count + before[warp] + static_cast<std::uint32_t>(__popc(votes & ((1u << lane) - 1)));
-    }
-    count += before[kThreads / kWarp];
-    __syncthreads();
+// How many of a chunk's choices are of each expert: before (chunks, E).
+__global__ void CountKernel(DeviceRouting to, std::size_t choices) {
+  extern __shared__ std::uint32_t counts[];
+  for (std::size_t e = threadIdx.x; e < to.experts; e += kRankChunk) counts[e] = 0;
+  __syncthreads();
+  const std::size_t i = ThreadIndex();
+  if (i < choices) atomicAdd(&counts[to.chosen[i]], 1u);
+  __syncthreads();
+  for (std::size_t e = threadIdx.x; e < to.experts; e += kRankChunk) {
+    to.before[blockIdx.x * to.experts + e] = counts[e];
   }
-  if (threadIdx.x == 0) to.counts[expert] = count;
+}
+
+// One warp per expert turns the counts into the numbers of choices before each chunk.
+__global__ void ScanKernel(DeviceRouting to, std::size_t chunks) {
+  const std::size_t expert = blockIdx.x;
+  const unsigned lane = threadIdx.x;
+  std::uint32_t total = 0;
+  for (std::size_t first = 0; first < chunks; first += kWarp) {
+    const std::size_t chunk = first + lane;
+    std::uint32_t* const place = to.before + chunk * to.experts + expert;
+    const std::uint32_t count = chunk < chunks ? *place : 0;
+    std::uint32_t sum = count;
+    for (unsigned width = 1; width < kWarp; width *= 2) {
+      const std::uint32_t other = __shfl_up_sync(kAllLanes, sum, width);
+      if (lane >= width) sum += other;
+    }
+    if (chunk < chunks) *place = total + sum - count;
+    total += __shfl_sync(kAllLanes, sum, kWarp - 1);
+  }
+  if (lane == 0) to.counts[expert] = total;
+}
+
+__global__ void RankKernel(DeviceRouting to, std::size_t choices) {
+  __shared__ std::uint32_t chosen[kRankChunk];
+  const std::size_t i = ThreadIndex();
+  if (i < choices) chosen[threadIdx.x] = to.chosen[i];
+  __syncthreads();
+  if (i >= choices) return;
+  const std::uint32_t expert = chosen[threadIdx.x];
+  std::uint32_t rank = to.before[blockIdx.x * to.experts + expert];
+  for (unsigned j = 0; j < threadIdx.x; ++j) rank += chosen[j] == expert ? 1 : 0;
+  to.rank[i] = rank;
 }
 
 // RouteBackward of nn/router.cc, one thread per row.
@@ -163,31 +185,45 @@ __global__ void PlaceKernel(DeviceRouting routing, std::size_t top_k, std::size_
   token[at] = static_cast<std::uint32_t>(i / top_k);
 }
 
-template <class T>
-__global__ void GatherKernel(const float* x, const std::uint32_t* token, std::size_t slots,
-                             std::size_t cols, T* gathered) {
-  const std::size_t i = ThreadIndex();
-  if (i >= slots * cols) return;
-  const std::uint32_t from = token[i / cols];
-  Store(gathered + i, from == kNoToken ? 0.0f : x[from * cols + i % cols]);
+// The kernels of rows have one thread block per row, whose threads take kVector columns at a time.
+template <int kVector, class Function>
+__device__ inline void ForColumns(std::size_t cols, const Function& function) {
+  for (std::size_t c = threadIdx.x * kVector; c < cols; c += std::size_t{blockDim.x} * kVector) {
+    function(c);
+  }
 }
 
+template <int kVector, class T>
+__global__ void GatherKernel(const float* x, const std::uint32_t* token, std::size_t cols,
+                             T* gathered) {
+  const std::size_t slot = blockIdx.x;
+  const std::uint32_t from = token[slot];
+  ForColumns<kVector>(cols, [&](std::size_t c) {
+    Pack<kVector, float> values{};
+    if (from != kNoToken) values = LoadPack<kVector>(x + from * cols + c);
+    StorePack<kVector>(gathered + slot * cols + c, values.x);
+  });
+}
+
+template <int kVector>
 __global__ void AddExpertsKernel(DeviceRouting routing, std::size_t top_k,
                                  const std::uint32_t* slot, const float* results, std::size_t cols,
-                                 float* out) {
-  const std::size_t i = ThreadIndex();
-  if (i >= routing.rows * cols) return;
-  const std::size_t row = i / cols;
-  float sum = out[i];
-  for (std::size_t k = 0; k < top_k; ++k) {
-    const std::size_t choice = row * top_k + k;
-    sum = sum + routing.weights[choice] * results[slot[choice] * cols + i % cols];
-  }
-  out[i] = sum;
+                                 const float* base, float* out) {
+  const std::size_t row = blockIdx.x;
+  ForColumns<kVector>(cols, [&](std::size_t c) {
+    Pack<kVector, float> sum = LoadPack<kVector>(base + row * cols + c);
+    for (std::size_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
+      const float weight = routing.weights[choice];
+      const auto result = LoadPack<kVector>(results + slot[choice] * cols + c);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + weight * result.x[i];
+    }
+    StorePack<kVector>(out + row * cols + c, sum.x);
+  });
 }
 
 // One warp per choice.
-template <class T>
+template <int kVector, class T>
 __global__ void AddExpertsBackwardKernel(DeviceRouting routing, std::size_t top_k,
                                          const std::uint32_t* slot, const float* results,
                                          const float* dy, std::size_t cols, T* d_results,
@@ -198,9 +234,15 @@ __global__ void AddExpertsBackwardKernel(DeviceRouting routing, std::size_t top_
   const float* const gradient = dy + choice / top_k * cols;
   const std::size_t at = slot[choice] * cols;
   double dot = 0.0;
-  for (std::size_t c = threadIdx.x % kWarp; c < cols; c += kWarp) {
-    Store(d_results + at + c, weight * gradient[c]);
-    dot += static_cast<double>(gradient[c]) * results[at + c];
+  for (std::size_t c = threadIdx.x % kWarp * kVector; c < cols; c += kWarp * kVector) {
+    const auto d = LoadPack<kVector>(gradient + c), result = LoadPack<kVector>(results + at + c);
+    float weighted[kVector];
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      weighted[i] = weight * d.x[i];
+      dot += static_cast<double>(d.x[i]) * result.x[i];
+    }
+    StorePack<kVector>(d_results + at + c, weighted);
   }
   for (int width = kWarp / 2; width > 0; width /= 2) {
     dot += __shfl_xor_sync(kAllLanes, dot, width);
@@ -208,16 +250,24 @@ __global__ void AddExpertsBackwardKernel(DeviceRouting routing, std::size_t top_
   if (threadIdx.x % kWarp == 0) d_weights[choice] = static_cast<float>(dot);
 }
 
-__global__ void AddInputGradientsKernel(std::size_t rows, std::size_t top_k,
-                                        const std::uint32_t* slot, const float* d_inputs,
-                                        const float* d_router, std::size_t cols, float* d_x) {
-  const std::size_t i = ThreadIndex();
-  if (i >= rows * cols) return;
-  float sum = d_x[i];
-  for (std::size_t k = 0; k < top_k; ++k) {
-    sum = sum + d_inputs[slot[i / cols * top_k + k] * cols + i % cols];
-  }
-  d_x[i] = sum + d_router[i];
+template <int kVector>
+__global__ void AddInputGradientsKernel(std::size_t top_k, const std::uint32_t* slot,
+                                        const float* d_inputs, const float* d_router,
+                                        std::size_t cols, bool adds, float* d_x) {
+  const std::size_t row = blockIdx.x;
+  ForColumns<kVector>(cols, [&](std::size_t c) {
+    Pack<kVector, float> sum{};
+    if (adds) sum = LoadPack<kVector>(d_x + row * cols + c);
+    for (std::size_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
+      const auto d = LoadPack<kVector>(d_inputs + slot[choice] * cols + c);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + d.x[i];
+    }
+    const auto router = LoadPack<kVector>(d_router + row * cols + c);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + router.x[i];
+    StorePack<kVector>(d_x + row * cols + c, sum.x);
+  });
 }
 
 __global__ void SurplusKernel(DeviceRouting routing, std::size_t top_k, float* gradient) {
@@ -243,14 +293,40 @@ void Launch(const char* what, Kernel kernel, std::size_t threads, cudaStream_t s
   CheckLaunch(what);
 }
 
+// Calls `launch` with the width of the loads as a constant: kVector where it divides `cols`.
+template <class Function>
+void WithVector(std::size_t cols, const Function& launch) {
+  if (cols % kVector == 0) {
+    launch(std::integral_constant<int, kVector>{});
+  } else {
+    launch(std::integral_constant<int, 1>{});
+  }
+}
+
+// Runs a kernel of rows, with as many threads per row as it has packs of kVector columns.
+template <class Kernel, class... Arguments>
+void LaunchRows(const char* what, Kernel kernel, std::size_t rows, std::size_t cols,
+                cudaStream_t stream, Arguments... arguments) {
+  if (rows == 0 || cols == 0) return;
+  const std::size_t threads = RoundUp(DivideUp(cols, std::size_t{kVector}), std::size_t{kWarp});
+  kernel<<<static_cast<unsigned>(rows),
+           static_cast<unsigned>(std::min(threads, std::size_t{kThreads})), 0, stream>>>(
+      arguments...);
+  CheckLaunch(what);
+}
+
 }  // namespace
 
 void Route(const RouterOptions& options, const float* logits, const float* bias,
            const DeviceRouting& routing, cudaStream_t stream) {
   Expects(options.top_k >= 1 && options.top_k <= routing.experts, "Route: 1 <= top_k <= E");
   Launch("Route", RouteKernel, routing.rows, stream, options, logits, bias, routing);
-  RankKernel<<<static_cast<unsigned>(routing.experts), kThreads, 0, stream>>>(
-      routing, routing.rows * options.top_k);
+  const std::size_t choices = routing.rows * options.top_k;
+  const unsigned chunks = Blocks(choices, kRankChunk);
+  CountKernel<<<chunks, kRankChunk, routing.experts * sizeof(std::uint32_t), stream>>>(routing,
+                                                                                       choices);
+  ScanKernel<<<static_cast<unsigned>(routing.experts), kWarp, 0, stream>>>(routing, chunks);
+  RankKernel<<<chunks, kRankChunk, 0, stream>>>(routing, choices);
   CheckLaunch("Route");
 }
 
@@ -270,29 +346,42 @@ void PlaceSlots(const DeviceRouting& routing, std::size_t top_k, const std::uint
 template <class T>
 void GatherRows(const float* x, const std::uint32_t* token, std::size_t slots, std::size_t cols,
                 T* gathered, cudaStream_t stream) {
-  Launch("GatherRows", GatherKernel<T>, slots * cols, stream, x, token, slots, cols, gathered);
+  WithVector(cols, [&](auto vector) {
+    LaunchRows("GatherRows", GatherKernel<vector, T>, slots, cols, stream, x, token, cols,
+               gathered);
+  });
 }
 
 void AddExperts(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                const float* results, std::size_t cols, float* out, cudaStream_t stream) {
-  Launch("AddExperts", AddExpertsKernel, routing.rows * cols, stream, routing, top_k, slot, results,
-         cols, out);
+                const float* results, std::size_t cols, const float* base, float* out,
+                cudaStream_t stream) {
+  WithVector(cols, [&](auto vector) {
+    LaunchRows("AddExperts", AddExpertsKernel<vector>, routing.rows, cols, stream, routing, top_k,
+               slot, results, cols, base, out);
+  });
 }
 
 template <class T>
 void AddExpertsBackward(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
                         std::size_t slots, const float* results, const float* dy, std::size_t cols,
                         T* d_results, float* d_weights, cudaStream_t stream) {
-  Check(cudaMemsetAsync(d_results, 0, slots * cols * sizeof *d_results, stream), "memset");
-  Launch("AddExpertsBackward", AddExpertsBackwardKernel<T>, routing.rows * top_k * kWarp, stream,
-         routing, top_k, slot, results, dy, cols, d_results, d_weights);
+  const std::size_t choices = routing.rows * top_k;
+  if (slots > choices) {  // with padding
+    Check(cudaMemsetAsync(d_results, 0, slots * cols * sizeof *d_results, stream), "memset");
+  }
+  WithVector(cols, [&](auto vector) {
+    Launch("AddExpertsBackward", AddExpertsBackwardKernel<vector, T>, choices * kWarp, stream,
+           routing, top_k, slot, results, dy, cols, d_results, d_weights);
+  });
 }
 
 void AddInputGradients(std::size_t rows, std::size_t top_k, const std::uint32_t* slot,
-                       const float* d_inputs, const float* d_router, std::size_t cols, float* d_x,
-                       cudaStream_t stream) {
-  Launch("AddInputGradients", AddInputGradientsKernel, rows * cols, stream, rows, top_k, slot,
-         d_inputs, d_router, cols, d_x);
+                       const float* d_inputs, const float* d_router, std::size_t cols, bool adds,
+                       float* d_x, cudaStream_t stream) {
+  WithVector(cols, [&](auto vector) {
+    LaunchRows("AddInputGradients", AddInputGradientsKernel<vector>, rows, cols, stream, top_k,
+               slot, d_inputs, d_router, cols, adds, d_x);
+  });
 }
 
 void AddSurplus(const DeviceRouting& routing, std::size_t top_k, float* gradient,

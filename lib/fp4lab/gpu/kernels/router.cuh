@@ -11,6 +11,8 @@
 namespace fp4lab::gpu {
 
 inline constexpr std::uint32_t kNoToken = 0xFFFFFFFFu;
+// Choices whose places are found together.
+inline constexpr unsigned kRankChunk = 256;
 
 // Routing of R tokens in device memory.
 struct DeviceRouting {
@@ -20,6 +22,7 @@ struct DeviceRouting {
   std::uint32_t* chosen = nullptr;  // (R, top_k)
   std::uint32_t* counts = nullptr;  // (E)
   std::uint32_t* rank = nullptr;    // (R, top_k): the place among the tokens of the chosen expert
+  std::uint32_t* before = nullptr;  // (chunks of kRankChunk choices, E), for Route
 };
 
 // logits (R, E); bias (E) or null.
@@ -38,19 +41,20 @@ void PlaceSlots(const DeviceRouting& routing, std::size_t top_k, const std::uint
 template <class T>
 void GatherRows(const float* x, const std::uint32_t* token, std::size_t slots, std::size_t cols,
                 T* gathered, cudaStream_t stream);
-// out (R, cols) += weight * results(slot) of each choice, in order.
+// out (R, cols) = base + weight * results(slot) of each choice, in order. out may be base.
 void AddExperts(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                const float* results, std::size_t cols, float* out, cudaStream_t stream);
+                const float* results, std::size_t cols, const float* base, float* out,
+                cudaStream_t stream);
 // d_results (slots, cols) = weight * dy, rounded to T, zeros for padding; d_weights (R, top_k) =
 // the dot products of dy and results, in double in an order of their own.
 template <class T>
 void AddExpertsBackward(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
                         std::size_t slots, const float* results, const float* dy, std::size_t cols,
                         T* d_results, float* d_weights, cudaStream_t stream);
-// d_x (R, cols) += d_inputs(slot) of each choice in order, then d_router.
+// d_x (R, cols) = d_x if `adds`, or 0, then + d_inputs(slot) of each choice in order and d_router.
 void AddInputGradients(std::size_t rows, std::size_t top_k, const std::uint32_t* slot,
-                       const float* d_inputs, const float* d_router, std::size_t cols, float* d_x,
-                       cudaStream_t stream);
+                       const float* d_inputs, const float* d_router, std::size_t cols, bool adds,
+                       float* d_x, cudaStream_t stream);
 
 // gradient(e) += by how many tokens expert e had more than the mean.
 void AddSurplus(const DeviceRouting& routing, std::size_t top_k, float* gradient,

@@ -161,8 +161,13 @@ class AttentionPart final : public DevicePart<T> {
 
   AttentionShape ShapeOf(std::size_t rows, std::size_t block = 0) const {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    return {rows / sequence,  sequence,         static_cast<std::size_t>(config_.heads),
-            KvHeads(config_), HeadDim(config_), WindowOf(config_, static_cast<int>(block))};
+    return {.batch = rows / sequence,
+            .sequence = sequence,
+            .heads = static_cast<std::size_t>(config_.heads),
+            .kv_heads = KvHeads(config_),
+            .head_dim = HeadDim(config_),
+            .window = WindowOf(config_, static_cast<int>(block)),
+            .scale = ScoreScale(config_, HeadDim(config_))};
   }
   RopeShape RopeShapeOf(std::size_t rows) const {
     const AttentionShape s = ShapeOf(rows);

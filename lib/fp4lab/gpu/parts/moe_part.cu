@@ -51,6 +51,7 @@ class Moe final : public DevicePart<T> {
     }
     logits_ = DeviceArray<float>(rows * experts_);
     rank_ = DeviceArray<std::uint32_t>(choices);
+    before_ = DeviceArray<std::uint32_t>(DivideUp(choices, kRankChunk) * experts_);
     first_ = DeviceArray<std::uint32_t>(experts_);
     token_ = DeviceArray<std::uint32_t>(slots);
     d_results_ = DeviceArray<T>(slots * d_);
@@ -86,8 +87,6 @@ class Moe final : public DevicePart<T> {
       CopyAs(b.norm.data(), rows * d_, b.shared_input.data());
       ForwardMlp(use, kShared, rows, shared_ffn_, b.shared_input.data(), b.shared_up.data(),
                  b.shared_activated.data(), x, out);
-    } else {
-      CopyAs(x, rows * d_, out);
     }
     GatherRows(b.norm.data(), token_.data(), b.slots, d_, b.gathered.data(), stream_);
     for (std::size_t e = 0; e < experts_; ++e) {
@@ -97,7 +96,8 @@ class Moe final : public DevicePart<T> {
                  b.up.data() + first * UpWidth(ffn_), b.activated.data() + first * ffn_, nullptr,
                  b.results.data() + first * d_);
     }
-    AddExperts(routing, options_.top_k, b.slot.data(), b.results.data(), d_, out, stream_);
+    AddExperts(routing, options_.top_k, b.slot.data(), b.results.data(), d_,
+               shared_ffn_ > 0 ? out : x, out, stream_);
     use.Inspect("moe.output", out, d_);
   }
 
@@ -110,8 +110,6 @@ class Moe final : public DevicePart<T> {
     if (shared_ffn_ > 0) {
       BackwardMlp(use, kShared, rows, shared_ffn_, b.shared_up.data(), g.Residual(),
                   use.GradientPlaces(kShared + 1), g.d_narrow);
-    } else {
-      Check(cudaMemsetAsync(g.d_narrow, 0, rows * d_ * sizeof(float), stream_), "memset");
     }
     AddExpertsBackward(routing, options_.top_k, b.slot.data(), b.slots, b.results.data(),
                        g.d_residual, d_, d_results_.data(), d_weights_.data(), stream_);
@@ -126,7 +124,7 @@ class Moe final : public DevicePart<T> {
     linears.RunBackwardInBinary32(use.pass, use.Linear(kRouter), b.norm.data(), logits_.data(),
                                   d_router_.data());
     AddInputGradients(rows, options_.top_k, b.slot.data(), d_inputs_.data(), d_router_.data(), d_,
-                      g.d_narrow, stream_);
+                      shared_ffn_ > 0, g.d_narrow, stream_);
     if (use.balance != nullptr) {
       AddSurplus(routing, options_.top_k, linears.Gradient(*use.balance), stream_);
     }
@@ -160,9 +158,8 @@ class Moe final : public DevicePart<T> {
   std::size_t ExpertLinear(std::size_t e) const { return (shared_ffn_ > 0 ? 3 : 1) + 2 * e; }
 
   DeviceRouting RoutingOf(const Block& b, std::size_t rows) const {
-    return {
-        rows,        experts_, b.scores.data(), b.weights.data(), b.chosen.data(), b.counts.data(),
-        rank_.data()};
+    return {rows,           experts_,     b.scores.data(), b.weights.data(), b.chosen.data(),
+            b.counts.data(), rank_.data(), before_.data()};
   }
 
   // Waits for the counts, and gives each expert its rows.
@@ -208,7 +205,7 @@ class Moe final : public DevicePart<T> {
   std::size_t d_, experts_, pad_, ffn_, shared_ffn_;
   std::vector<Block> blocks_;
   DeviceArray<float> logits_, d_inputs_, d_activated_, d_weights_, d_router_;
-  DeviceArray<std::uint32_t> rank_, first_, token_;
+  DeviceArray<std::uint32_t> rank_, before_, first_, token_;
   DeviceArray<T> d_results_, d_up_;
 };
 

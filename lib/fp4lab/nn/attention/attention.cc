@@ -360,10 +360,6 @@ bool IsResult(const AttentionShape& s, MatrixView<const float> x) {
   return HasShape(x, s.Rows(), s.heads * s.ValueDim());
 }
 
-float ScaleOf(const AttentionShape& s) {
-  return s.scale != 0.0f ? s.scale : 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-}
-
 // The rows of sequence b and the columns of part i, if x's columns are cut into `parts`.
 template <class T>
 MatrixView<T> Part(const AttentionShape& s, MatrixView<T> x, std::size_t b, std::size_t i,
@@ -388,7 +384,7 @@ void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixVie
     const std::size_t b = i / s.heads, h = i % s.heads, kv = h / s.QueriesPerKey();
     float* const row_max = &statistics[2 * b * plane + h * s.sequence];
     kernel(Part(s, q, b, h, s.heads), Part(s, k, b, kv, s.kv_heads), Part(s, v, b, kv, s.kv_heads),
-           Part(s, out, b, h, s.heads), s.window, ScaleOf(s), row_max, row_max + plane);
+           Part(s, out, b, h, s.heads), s.window, s.Scale(), row_max, row_max + plane);
   });
 }
 
@@ -412,7 +408,7 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
     const std::size_t b = i / s.kv_heads, kv = i % s.kv_heads;
     const float* const row_max = &statistics[2 * b * plane + kv * s.QueriesPerKey() * s.sequence];
     const auto part = [&](auto x) { return Part(s, x, b, kv, s.kv_heads); };
-    kernel(part(q), part(k), part(v), part(out), s.window, ScaleOf(s), row_max, row_max + plane,
+    kernel(part(q), part(k), part(v), part(out), s.window, s.Scale(), row_max, row_max + plane,
            part(dout), part(dq), part(dk), part(dv));
   });
 }

@@ -1,6 +1,7 @@
 // Causal grouped-query attention in binary32, forward and backward.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <span>
 
@@ -18,6 +19,9 @@ struct AttentionShape {
   constexpr std::size_t QueriesPerKey() const { return heads / kv_heads; }
   constexpr std::size_t ValueDim() const { return value_dim > 0 ? value_dim : head_dim; }
   constexpr std::size_t StatisticsSize() const { return 2 * batch * heads * sequence; }
+  float Scale() const {
+    return scale != 0.0f ? scale : 1.0f / std::sqrt(static_cast<float>(head_dim));
+  }
 };
 
 // q (B * T, heads * head_dim), out (B * T, heads * value_dim); k (B * T, kv_heads * head_dim), v

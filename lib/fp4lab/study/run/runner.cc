@@ -111,6 +111,7 @@ class Runner {
  private:
   void Note(const std::string& line);
   std::optional<RunRecord> Cached(const Task& task);
+  void SweepRemains(const Task& task) const;
   bool IsCompleteByNow(std::size_t index);
   void CheckRoom(std::size_t runs) const;
   void Work();  // the thread of one job: trains task after task
@@ -198,13 +199,23 @@ std::optional<RunRecord> Runner::Cached(const Task& task) {
   try {
     std::optional<RunRecord> record = task.folder.ReadResult(task.inputs);
     if (!record || !record->Completes(task.plan)) return std::nullopt;
-    SharedLock lock;  // only where killed writers left files: thousands of runs are cached at once
-    if (task.folder.HasPartialFiles() && !lock.Take(task.folder.Path())) task.folder.Sweep();
+    SweepRemains(task);
     Note(task.label + ": cached");
     return record;
   } catch (const Error& e) {
     Note(std::string(e.what()) + "; " + task.label + " is run again");
     return std::nullopt;
+  }
+}
+
+// Removes what killed processes left in the folder of a complete run: one may have died after it
+// wrote the result and before it let go of the lock.
+void Runner::SweepRemains(const Task& task) const {
+  if (!task.folder.HasRemains()) return;  // thousands of runs are cached at once
+  try {
+    SharedLock lock;
+    if (!lock.Take(task.folder.Path())) task.folder.Sweep();
+  } catch (const Error&) {  // a folder that cannot be written to keeps them, and its result counts
   }
 }
 
@@ -292,7 +303,7 @@ void Runner::Train(std::size_t index) {
     meter_->End(index, true);
     return true;
   };
-  if (task.was_held && is_complete()) return;
+  if (task.was_held && is_complete()) return SweepRemains(task);
   if (const auto holder = lock.Take(task.folder.Path(), &dead)) {
     return LeaveToHolder(index, *holder);
   }

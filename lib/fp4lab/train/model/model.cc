@@ -27,22 +27,13 @@ void Multiply(float factor, MatrixView<float> x) {
 
 }  // namespace
 
-namespace {
-
-float LogitMultiplierOf(const ModelConfig& config) {
-  const IeeeArithmetic ieee;
-  return static_cast<float>(1.0 / WidthRatio(config));
-}
-
-}  // namespace
-
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
              std::size_t max_sequences, std::span<float> amax_histories)
     : config_(config),
       layout_(MakeLayout(config)),
       parameters_(parameters),
       linears_(config, recipe, parameters, amax_histories),
-      logit_multiplier_(LogitMultiplierOf(config)),
+      logit_multiplier_(LogitMultiplier(config)),
       parts_(PartsOf(config)) {
   Expects(parameters.size() == layout_.total, "Model: parameters of MakeLayout(config).total");
   for (const Part* part : parts_) runners_.push_back(part->make(config));

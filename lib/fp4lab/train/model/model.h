@@ -96,7 +96,7 @@ class Model {
   ParameterLayout layout_;
   std::span<const float> parameters_;
   Linears linears_;
-  float logit_multiplier_;                            // 1 / WidthRatio
+  float logit_multiplier_;                            // LogitMultiplier
   std::vector<const Part*> parts_;                    // of a block
   std::vector<std::unique_ptr<PartRunner>> runners_;  // of parts_
   FloatBuffer memory_;

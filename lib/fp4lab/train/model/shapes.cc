@@ -45,6 +45,11 @@ double WidthRatio(const ModelConfig& c) {
   return c.mup.base_d_model > 0 ? 1.0 * c.d_model / c.mup.base_d_model : 1.0;
 }
 
+float LogitMultiplier(const ModelConfig& c) {
+  const IeeeArithmetic ieee;
+  return static_cast<float>(1.0 / WidthRatio(c));
+}
+
 float ScoreScale(const ModelConfig& c, std::size_t head_dim) {
   const IeeeArithmetic ieee;
   const auto size = static_cast<double>(head_dim);
@@ -158,9 +163,6 @@ void CheckDevice(const TrainConfig& c, const std::string& where, const std::stri
     if (part->on_gpu) continue;
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);
-  }
-  if (c.model.mup.base_d_model > 0) {
-    throw Error(model + "/mup", "the GPU does not train under \"mup" + cpu);
   }
   if (c.teacher.Asked()) {
     throw Error(JsonObject(empty, teacher_where.empty() ? where : teacher_where).Where("teacher"),

@@ -26,6 +26,8 @@ bool HasNoRope(const ModelConfig& config, int block);
 
 // muP: d_model / base_d_model; 1 without it.
 double WidthRatio(const ModelConfig& config);
+// By which logits and their gradients are multiplied: 1 / WidthRatio.
+float LogitMultiplier(const ModelConfig& config);
 // AttentionShape::scale of heads of this size: 0, the usual one, without muP.
 float ScoreScale(const ModelConfig& config, std::size_t head_dim);
 

@@ -19,8 +19,8 @@ void Update(const OptimizerConfig& config, const UpdateStep& step, const Paramet
   std::size_t updated = 0;
   for (const MuonMatrix& m : MuonMatrices(config, group)) {
     const auto matrix = [&](auto all) { return MatrixView(all.data() + m.offset, m.rows, m.cols); };
-    MuonStep(MuonOf(config, step, group, m), matrix(numbers.gradients), matrix(numbers.parameters),
-             matrix(numbers.states[0]));
+    MuonStep(MuonOf(config, step, group, m.rows, m.cols), matrix(numbers.gradients),
+             matrix(numbers.parameters), matrix(numbers.states[0]));
     updated += m.rows * m.cols;
   }
   Expects(updated == group.size, "Muon: the matrices of the whole group");

@@ -31,6 +31,32 @@ inline std::vector<MuonMatrix> MuonMatrices(const OptimizerConfig& config,
   return matrices;
 }
 
+// Matrices of one shape that are updated together.
+struct MuonBatch {
+  std::size_t rows = 0, cols = 0;
+  std::vector<std::size_t> offsets;  // in the flat parameters
+};
+
+// The matrices in batches of at most `most` elements, or of one matrix. A function of the shapes, so
+// that a resumed run has the batches of the run before.
+inline std::vector<MuonBatch> MuonBatches(const std::vector<MuonMatrix>& matrices,
+                                          std::size_t most) {
+  std::vector<MuonBatch> batches;
+  for (const MuonMatrix& m : matrices) {
+    const auto has_room = [&](const MuonBatch& b) {
+      return b.rows == m.rows && b.cols == m.cols &&
+             (b.offsets.size() + 1) * m.rows * m.cols <= most;
+    };
+    const auto batch = std::find_if(batches.begin(), batches.end(), has_room);
+    if (batch != batches.end()) {
+      batch->offsets.push_back(m.offset);
+    } else {
+      batches.push_back({m.rows, m.cols, {m.offset}});
+    }
+  }
+  return batches;
+}
+
 // The factor of the orthogonal matrix by the shape of the weight (out, in).
 inline float MuonScaleOf(MuonScale scale, std::size_t out, std::size_t in) {
   const auto rows = static_cast<double>(out), cols = static_cast<double>(in);
@@ -44,13 +70,13 @@ inline float MuonScaleOf(MuonScale scale, std::size_t out, std::size_t in) {
 }
 
 inline Muon MuonOf(const OptimizerConfig& config, const UpdateStep& step,
-                   const ParameterGroup& group, const MuonMatrix& matrix) {
+                   const ParameterGroup& group, std::size_t rows, std::size_t cols) {
   return {.learning_rate = LearningRateOf(config, step.learning_rate, group),
           .momentum = config.muon.momentum,
           .nesterov = config.muon.nesterov,
           .steps = config.muon.steps,
           .bf16 = config.muon.bf16,
-          .scale = MuonScaleOf(config.muon.scale, matrix.rows, matrix.cols),
+          .scale = MuonScaleOf(config.muon.scale, rows, cols),
           .weight_decay = WeightDecayOf(config, group),
           .gradient_scale = step.gradient_scale};
 }

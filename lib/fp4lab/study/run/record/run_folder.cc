@@ -5,6 +5,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/io/shared_lock.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/start/start.h"
 #include "fp4lab/train/start/teacher.h"
@@ -75,10 +76,11 @@ std::string RunKey(const Json& inputs) { return Sha256(inputs.dump()); }
 RunFolder::RunFolder(const std::filesystem::path& out_dir, const Json& inputs)
     : folder_(out_dir / "runs" / RunKey(inputs).substr(0, kFolderDigits)) {}
 
-bool RunFolder::HasPartialFiles() const {
+bool RunFolder::HasRemains() const {
   std::error_code status;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, status)) {
-    if (entry.path().filename().string().find(".partial-") != std::string::npos) return true;
+    const std::string file = entry.path().filename().string();
+    if (file.starts_with(SharedLock::kFile) || file.find(".partial-") != file.npos) return true;
   }
   return false;
 }

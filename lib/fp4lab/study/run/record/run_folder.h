@@ -39,8 +39,9 @@ class RunFolder {
   std::filesystem::path Observations() const { return folder_ / "observations.jsonl"; }  // train
   std::filesystem::path Result() const { return folder_ / "result.json"; }               // study
 
-  // Whether there is a file that a writer at work, or a killed one, has not put in its place.
-  bool HasPartialFiles() const;
+  // Whether there is a file of a process at work here, or of a killed one: a lock, or a file that is
+  // not in its place yet.
+  bool HasRemains() const;
   // Removes partial files that killed writers left here. The caller must hold the lock of the
   // folder.
   void Sweep() const;
