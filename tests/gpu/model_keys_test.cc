@@ -8,6 +8,8 @@
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/muon.cuh"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/optimizer/muon.h"
 #include "fp4lab/nn/rmsnorm.h"
@@ -119,6 +121,50 @@ TEST_CASE("The soft cap and the z-loss on the GPU give the CPU's bits", "[gpu]")
     for (const std::size_t vocabulary : {7, 256, 5000}) {
       CheckLoss<float>(options, 33, vocabulary);
       CheckLoss<Bf16>(options, 33, vocabulary);
+    }
+  }
+}
+
+template <class T>
+void CheckTeacherLoss(const LossOptions& options, float temperature, float share, std::size_t rows,
+                      std::size_t vocabulary) {
+  CAPTURE(options.soft_cap, options.z_loss, temperature, share, rows, vocabulary);
+  const float cap = options.soft_cap > 0.0f ? options.soft_cap / 10.0f : 1.0f;
+  std::vector<float> logits = Normal(1, rows * vocabulary, 9.0 * cap);
+  if (options.soft_cap > 0.0f) {
+    fp4lab::SoftCap(options.soft_cap, MatrixView<float>(logits.data(), rows, vocabulary));
+  }
+  const std::vector<float> teacher = Normal(2, rows * vocabulary, 4.0);
+  std::vector<std::uint16_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    targets[r] = static_cast<std::uint16_t>(r * 31 % vocabulary);
+  }
+  const auto device = ToDevice(logits), device_teacher = ToDevice(teacher);
+  const auto device_targets = ToDevice(targets);
+  auto losses = Poisoned<double>(rows), kl = Poisoned<double>(rows);
+  auto gradient = Poisoned<T>(logits.size());
+  const float scale = 1.0f / 777.0f;
+  CrossEntropyGradient(device.data(), device_targets.data(), scale, options, rows, vocabulary,
+                       losses.data(), gradient.data(), nullptr, 1.0f,
+                       {device_teacher.data(), temperature, share, kl.data()});
+  std::vector<double> want_losses(rows), want_kl(rows);
+  std::vector<float> want(logits.size());
+  fp4lab::CrossEntropyGradient(
+      MatrixView<const float>(logits.data(), rows, vocabulary), targets, scale, options,
+      {MatrixView<const float>(teacher.data(), rows, vocabulary), temperature, share, want_kl},
+      want_losses, MatrixView<float>(want.data(), rows, vocabulary));
+  CHECK(ToHost(losses) == want_losses);
+  CHECK(ToHost(kl) == want_kl);
+  CHECK(Different(FloatsOf(gradient), RoundedTo<T>(want)) == 0);
+}
+
+TEST_CASE("The loss with a teacher on the GPU has the CPU's bits", "[gpu]") {
+  if (NoGpu()) return;
+  for (const LossOptions& options :
+       std::vector<LossOptions>{{}, {30.0f, 0.0f}, {0.0f, 1e-2f}, {5.0f, 1e-4f}}) {
+    for (const std::size_t vocabulary : {7, 256, 5000}) {
+      CheckTeacherLoss<float>(options, 1.0f, 1.0f, 33, vocabulary);
+      CheckTeacherLoss<Bf16>(options, 2.5f, 0.3f, 33, vocabulary);
     }
   }
 }
@@ -321,6 +367,38 @@ TEST_CASE("Thirty losses with each key of the model are the CPU's within a state
       CHECK(LargestDifference(a, b) < tolerance);
       CHECK(Train(&again, 30) == b);
       CHECK(again.SaveState() == device.SaveState());
+    }
+  }
+}
+
+TEST_CASE("A run on the GPU is pulled to its teacher as on the CPU", "[gpu]") {
+  if (NoGpu()) return;
+  const TemporaryFolder folder;
+  const std::string from = (folder / "checkpoint.fp4lab").string();
+  Trainer teacher(With({"teacher"}, "bf16"), Text());
+  Train(&teacher, 10);
+  WriteFileAtomically(from, teacher.SaveState());
+  const auto taught = [&](const Json& recipe, float temperature, float share, bool starts) {
+    TrainConfig config = With({"student", {{"logit_soft_cap", starts ? 0.0 : 20.0}}}, recipe, 2);
+    config.teacher = {.from = from, .temperature = temperature, .share = share};
+    if (starts) config.start = from;
+    return config;
+  };
+  {
+    Trainer same = OnGpu(taught("bf16", 1.0f, 1.0f, true));
+    const StepResult step = same.Step(1e-3);
+    CHECK(step.teacher_kl == 0.0);
+    CHECK(step.grad_norm == 0.0);
+  }
+  for (const auto& [recipe, tolerance] :
+       std::vector<std::pair<const char*, double>>{{"bf16", 5e-3}, {"te_nvfp4", 5e-2}}) {
+    const TrainConfig config = taught(recipe, 2.0f, 0.5f, false);
+    Trainer cpu(config, Text()), device = OnGpu(config);
+    for (int i = 0; i < 30; ++i) {
+      const StepResult a = cpu.Step(1e-3), b = device.Step(1e-3);
+      CAPTURE(recipe, i);
+      REQUIRE(b.loss == Approx(a.loss).margin(tolerance));
+      REQUIRE(b.teacher_kl.value() == Approx(a.teacher_kl.value()).margin(tolerance));
     }
   }
 }

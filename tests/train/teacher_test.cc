@@ -98,12 +98,16 @@ TEST_CASE("A teacher that cannot be is refused at its key", "[train]") {
             " has a vocabulary of 256, and the run one of 300; a teacher reads the run's tokens");
   TrainConfig gpu = t.Config("bf16", Json::object());
   gpu.device = Device::kCuda;
-  CHECK(ErrorOf([&] { CheckDevice(gpu, "run.json", "run.json"); }) ==
-        "run.json#/teacher: the GPU does not train with a \"teacher\"; the CPU does (\"device\": "
-        "\"cpu\" or --device cpu)");
-  CHECK(ErrorOf([&] {
-          CheckDevice(gpu, "s.json", "s.json", "s.json#/arms/a/recipe", "s.json#/arms/a");
-        }).starts_with("s.json#/arms/a/teacher: the GPU"));
+  CHECK(ErrorOf([&] { CheckTeacher(gpu, "run.json"); }) == "no error");
+  Json of_gla = Tiny();
+  of_gla["model"]["parts"] = {"gla", "mlp"};
+  const TemporaryFolder folder;
+  gpu.teacher.from = (folder / "gla.fp4lab").string();
+  WriteFileAtomically(gpu.teacher.from,
+                      Trainer(ReadTrainConfig(of_gla, "gla.json"), Text()).SaveState());
+  CHECK(ErrorOf([&] { CheckTeacher(gpu, "run.json"); }) ==
+        at + "from: the GPU does not compute the teacher's part \"gla\"; the CPU does (\"device\": "
+             "\"cpu\" or --device cpu)");
 }
 
 TEST_CASE(

@@ -252,14 +252,12 @@ void CheckShapes(const TrainConfig& config, const std::string& where,
 // CheckShapes with the recipe at the key "recipe" of `where`.
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
-// Throws Error, at the JSON pointer of the member, for a model, an optimizer or a teacher that
-// config.device does not train, or a recipe's side term or window of scales. Else recipes are
-// checked by the GPU's engine. `optimizer_where`: the place of the object that holds "optimizer";
-// `where`: that of "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when
-// empty; `teacher_where`: that of "teacher", `where` when empty.
+// Throws Error, at the JSON pointer of the member, for a model or an optimizer that config.device
+// does not train, or a recipe's side term or window of scales. Else recipes are checked by the
+// GPU's engine. `optimizer_where`: the place of the object that holds "optimizer"; `where`: that of
+// "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when empty.
 void CheckDevice(const TrainConfig& config, const std::string& where,
-                 const std::string& optimizer_where, const std::string& recipe_where = "",
-                 const std::string& teacher_where = "");
+                 const std::string& optimizer_where, const std::string& recipe_where = "");
 
 // CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;

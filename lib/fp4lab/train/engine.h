@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ namespace fp4lab {
 struct StepSums {
   double loss = 0.0;              // mean nats per token
   double gradient_squares = 0.0;  // sum of squares of all gradients
+  std::optional<double> teacher_kl = {};  // the mean of row_kl, unless pass.teacher has it
 };
 
 // Flat parameters (MakeLayout's order) and the optimizer's states, all of one size, and the amax

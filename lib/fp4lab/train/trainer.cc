@@ -203,7 +203,9 @@ StepResult Trainer::State::Step(double learning_rate) {
   result.loss = sums.loss;
   result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
   result.loss_scale = scale;
-  if (teacher != nullptr) result.teacher_kl = teacher->TakeDivergence();
+  if (teacher != nullptr) {
+    result.teacher_kl = sums.teacher_kl ? *sums.teacher_kl : teacher->TakeDivergence();
+  }
   result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
                    ScalesDynamically() && scale > 1.0;
   if (result.skipped) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
+#include "fp4lab/gpu/engine/teacher.cuh"
 #include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/optimizers.cuh"
@@ -55,6 +57,7 @@ class CudaEngine final : public Engine {
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
         squares_(Blocks(layout_.trained, kSquaresChunk)),
         flag_(1) {
+    if (config.teacher.Asked()) MakeTeacher(tensor_cores);
     for (DeviceArray<float>& state : states_) state = DeviceArray<float>(layout_.total);
   }
 
@@ -73,8 +76,11 @@ class CudaEngine final : public Engine {
     Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
           "memset");
     if (pass.observer != nullptr) return Observed(pass, inputs, targets);
-    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
-          "memset");
+    for (const DeviceArray<double>* memory : {&loss_sums_, &kl_sums_}) {
+      if (memory->size() == 0) continue;
+      Check(cudaMemsetAsync(memory->data(), 0, memory->size() * sizeof(double), stream_.get()),
+            "memset");
+    }
     // With an inspector, every process computes all micro-batches.
     const bool shares = pass.inspector == nullptr;
     const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
@@ -85,18 +91,27 @@ class CudaEngine final : public Engine {
       own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
       Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
+      if (pass.teacher != nullptr) {
+        SumLosses(teacher_->RowKl(), rows_, kl_sums_.data() + i * sums, stream_.get());
+      }
     }
     if (shares) {
       const DeviceStepScope part(StepPart::kCommunication);
       group_.Sum(gradients_.data(), gradients_.size());
       group_.Sum(loss_sums_.data(), count * sums);
+      group_.Sum(kl_sums_.data(), kl_sums_.size());
     }
     SumSquares(gradients_.data(), layout_.trained, squares_.data(), stream_.get());
     std::vector<double> losses(count * sums), squares(squares_.size());
     loss_sums_.CopyTo(losses, stream_.get());
     squares_.CopyTo(squares, stream_.get());
+    std::vector<double> divergences(kl_sums_.size());
+    kl_sums_.CopyTo(divergences, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+    const auto tokens = static_cast<double>(inputs.size());
+    StepSums step_sums{Sum(losses) / tokens, Sum(squares)};
+    if (pass.teacher != nullptr) step_sums.teacher_kl = Sum(divergences) / tokens;
+    return step_sums;
   }
 
   void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
@@ -218,7 +233,14 @@ class CudaEngine final : public Engine {
     model_.Forward(pass, batch);
     tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
     const float scale = pass.loss_scale / static_cast<float>(TokensPerStep(config_));
-    model_.Backward(pass, batch, scale, row_loss_.data());
+    const DeviceTeacherLoss teacher =
+        pass.teacher == nullptr ? DeviceTeacherLoss{} : teacher_->LossOf(batch);
+    model_.Backward(pass, batch, scale, row_loss_.data(), teacher);
+  }
+
+  void MakeTeacher(bool tensor_cores) {
+    teacher_.emplace(config_, rows_, tensor_cores, stream_.get());
+    kl_sums_ = DeviceArray<double>(loss_sums_.size());
   }
 
   GpuClaim gpu_;
@@ -233,8 +255,9 @@ class CudaEngine final : public Engine {
   std::vector<DeviceArray<float>> states_;  // of the optimizer
   DeviceArray<float> amax_histories_;
   DeviceModel<T> model_;
+  std::optional<DeviceTeacher<T>> teacher_;
   StepTokens tokens_;
-  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
+  DeviceArray<double> row_loss_, loss_sums_, kl_sums_, squares_, flag_;
   DeviceStepClock clock_{stream_.get()};
 };
 

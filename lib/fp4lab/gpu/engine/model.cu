@@ -111,10 +111,10 @@ void DeviceModel<T>::Losses(const DeviceBatch& batch, double* row_loss) {
 
 template <class T>
 void DeviceModel<T>::Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale,
-                              double* row_loss) {
+                              double* row_loss, const DeviceTeacherLoss& teacher) {
   CrossEntropyGradient(logits_.data(), batch.targets, loss_scale,
                        {config_.logit_soft_cap, config_.z_loss}, rows_, vocabulary_, row_loss,
-                       dlogits_.data(), stream_, logit_multiplier_);
+                       dlogits_.data(), stream_, logit_multiplier_, teacher);
   linears_.InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
   linears_.RunBackward(pass, linears_.Plan().Head(), dlogits_.data(), d_narrow_.data());
   RmsNormBackward(last_.data(), linears_.Parameter(layout_.final_gain), final_inverse_rms_.data(),

@@ -47,9 +47,11 @@ class DeviceModel {
   void Forward(const Pass& pass, const DeviceBatch& batch);
   // After Forward: the loss of each row. row_loss (rows) is on the device.
   void Losses(const DeviceBatch& batch, double* row_loss);
+  const float* Logits() const { return logits_.data(); }  // (rows, vocabulary), of the last Forward
   // After Forward, instead of Losses: writes row_loss (rows, on the device) and adds loss_scale *
-  // d(sum of row losses)/d(parameters) to the gradients.
-  void Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale, double* row_loss);
+  // d(sum of row losses)/d(parameters) to the gradients, with the teacher's loss if there is one.
+  void Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale, double* row_loss,
+                const DeviceTeacherLoss& teacher = {});
 
  private:
   void TakeMemory(std::size_t rows);

@@ -131,12 +131,18 @@ void SoftCap(float cap, std::size_t size, float* logits, cudaStream_t stream);
 void MultiplyLogits(float factor, std::size_t size, float* logits, cudaStream_t stream);
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream);
+// TeacherLoss (nn/loss.h) in device memory.
+struct DeviceTeacherLoss {
+  const float* logits = nullptr;  // (R, V); null: no teacher
+  float temperature = 1.0f, share = 1.0f;
+  double* row_kl = nullptr;  // (R), a result
+};
 // The gradient is multiplied by `multiplier` before it is rounded to T.
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
                           const LossOptions& options, std::size_t rows, std::size_t vocabulary,
                           double* row_loss, T* dlogits, cudaStream_t stream,
-                          float multiplier = 1.0f);
+                          float multiplier = 1.0f, const DeviceTeacherLoss& teacher = {});
 
 // sums(i) = the sum of row_loss over chunk i of 1024 rows, by a fixed tree.
 inline constexpr std::size_t kLossChunk = 1024;

@@ -16,14 +16,25 @@ struct RowSoftmax {
   float max, sum;
 };
 
-// The maximum and the sum of exponentials of a row, by a half-warp.
-__device__ RowSoftmax SoftmaxOfRow(const float* z, std::size_t vocabulary, unsigned lane) {
+// Reductions of a row by a half-warp.
+__device__ float MaxOfRow(const float* z, std::size_t vocabulary, unsigned lane) {
   float max = __int_as_float(0xFF800000);
   for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) max = z[c] > max ? z[c] : max;
-  max = MaxOfLanes(max);
+  return MaxOfLanes(max);
+}
+
+template <class Value>
+__device__ float SumOfRow(std::size_t vocabulary, unsigned lane, const Value& value) {
   float sum = 0.0f;
-  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) sum = sum + ExpNonPositive(z[c] - max);
-  return {max, SumOfLanes(sum)};
+  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) sum = sum + value(c);
+  return SumOfLanes(sum);
+}
+
+// The maximum and the sum of exponentials of a row.
+__device__ RowSoftmax SoftmaxOfRow(const float* z, std::size_t vocabulary, unsigned lane) {
+  const float max = MaxOfRow(z, vocabulary, lane);
+  return {max, SumOfRow(vocabulary, lane,
+                        [&](std::size_t c) { return ExpNonPositive(z[c] - max); })};
 }
 
 __device__ inline double RowLoss(float sum, float target, float max) {
@@ -79,6 +90,46 @@ __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* tar
     Store(dlogits + row * vocabulary + c,
           multiplier * GradientOfLogit(z[c], softmax.max, factor, scale, c == target,
                                        options.soft_cap));
+  }
+}
+
+// ---- With a teacher, whatever the width: a half-warp per row
+
+template <class T>
+__global__ void TeacherLossKernel(const float* logits, const std::uint16_t* targets,
+                                  float whole_scale, LossOptions options, float multiplier,
+                                  DeviceTeacherLoss teacher, std::size_t rows,
+                                  std::size_t vocabulary, double* row_loss, T* dlogits) {
+  const std::size_t wanted = std::size_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kHalfWarp;
+  const std::size_t row = wanted < rows ? wanted : rows - 1, target = targets[row];
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const float *const z = logits + row * vocabulary, *const t = teacher.logits + row * vocabulary;
+  const RowSoftmax softmax = SoftmaxOfRow(z, vocabulary, lane);
+  const float max = softmax.max, teacher_max = MaxOfRow(t, vocabulary, lane);
+  const float i = 1.0f / teacher.temperature;
+  const auto q = [&](std::size_t c) { return ExpNonPositive((z[c] - max) * i); };
+  const auto p = [&](std::size_t c) { return ExpNonPositive((t[c] - teacher_max) * i); };
+  const float q_sum = SumOfRow(vocabulary, lane, q), p_sum = SumOfRow(vocabulary, lane, p);
+  const float divergence = SumOfRow(vocabulary, lane, [&](std::size_t c) {
+    return p(c) * (((t[c] - teacher_max) - (z[c] - max)) * i);
+  });
+  if (lane == 0) {
+    row_loss[row] = RowLoss(softmax.sum, z[target], max);
+    teacher.row_kl[row] = static_cast<double>(divergence) / static_cast<double>(p_sum) -
+                          fp4lab::Log(p_sum) + fp4lab::Log(q_sum);
+  }
+  const float scale = whole_scale * (1.0f - teacher.share);
+  const float factor = FactorOfRow(scale, options, softmax);
+  const float pull = whole_scale * (teacher.share * teacher.temperature);
+  const float of_q = pull * (1.0f / q_sum), of_p = pull * (1.0f / p_sum);
+  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
+    float gradient = GradientOfLogit(z[c], max, factor, scale, c == target, 0.0f);
+    gradient = gradient + (q(c) * of_q - p(c) * of_p);
+    if (options.soft_cap > 0.0f) {
+      const float capped = z[c] / options.soft_cap;
+      gradient = gradient * (1.0f - capped * capped);
+    }
+    Store(dlogits + row * vocabulary + c, multiplier * gradient);
   }
 }
 
@@ -220,7 +271,13 @@ void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
                           const LossOptions& options, std::size_t rows, std::size_t vocabulary,
-                          double* row_loss, T* dlogits, cudaStream_t stream, float multiplier) {
+                          double* row_loss, T* dlogits, cudaStream_t stream, float multiplier,
+                          const DeviceTeacherLoss& teacher) {
+  if (teacher.logits != nullptr) {
+    TeacherLossKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+        logits, targets, scale, options, multiplier, teacher, rows, vocabulary, row_loss, dlogits);
+    return CheckLaunch("CrossEntropyGradient");
+  }
   LaunchCrossEntropy(logits, targets, scale, options, multiplier, rows, vocabulary, row_loss,
                      dlogits, stream);
   CheckLaunch("CrossEntropyGradient");
@@ -232,8 +289,10 @@ void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStrea
 }
 
 template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
-                                   std::size_t, std::size_t, double*, float*, cudaStream_t, float);
+                                   std::size_t, std::size_t, double*, float*, cudaStream_t, float,
+                                   const DeviceTeacherLoss&);
 template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
-                                   std::size_t, std::size_t, double*, Bf16*, cudaStream_t, float);
+                                   std::size_t, std::size_t, double*, Bf16*, cudaStream_t, float,
+                                   const DeviceTeacherLoss&);
 
 }  // namespace fp4lab::gpu

@@ -45,7 +45,8 @@ struct Pass {
   bool records = false;     // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;
   const LinearObserver* observer = nullptr;
-  LogitSource* teacher = nullptr;  // whose loss the backward pass adds; null: none. Of the CPU
+  // Whose loss the backward pass adds; null: none. A GPU's engine computes the logits itself.
+  LogitSource* teacher = nullptr;
 };
 
 // The number of floats in the amax histories of all operands of all linears, for delayed scaling; 0

@@ -149,7 +149,7 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
 }
 
 void CheckDevice(const TrainConfig& c, const std::string& where, const std::string& optimizer_where,
-                 const std::string& recipe_where, const std::string& teacher_where) {
+                 const std::string& recipe_where) {
   const IeeeArithmetic ieee;
   if (c.device != Device::kCuda) return;
   const Json empty = Json::object();
@@ -163,10 +163,6 @@ void CheckDevice(const TrainConfig& c, const std::string& where, const std::stri
     if (part->on_gpu) continue;
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);
-  }
-  if (c.teacher.Asked()) {
-    throw Error(JsonObject(empty, teacher_where.empty() ? where : teacher_where).Where("teacher"),
-                "the GPU does not train with a \"teacher" + cpu);
   }
   const std::string recipe =
       recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;

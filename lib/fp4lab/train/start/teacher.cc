@@ -8,6 +8,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/model.h"
+#include "fp4lab/train/parts/parts.h"
 #include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/start.h"
 
@@ -54,7 +55,15 @@ ModelConfig TeacherModel(const TrainConfig& config, const std::string& where) {
 
 void CheckTeacher(const TrainConfig& config, const std::string& where) {
   const IeeeArithmetic ieee;
-  if (config.teacher.Asked()) TeacherModel(config, where);
+  if (!config.teacher.Asked()) return;
+  const ModelConfig shape = TeacherModel(config, where);
+  if (config.device != Device::kCuda) return;
+  for (const Part* part : PartsOf(shape)) {
+    if (part->on_gpu) continue;
+    throw Error(PlaceOfTeacher(where),
+                "the GPU does not compute the teacher's part \"" + std::string(part->name) +
+                    "\"; the CPU does (\"device\": \"cpu\" or --device cpu)");
+  }
 }
 
 Json TeacherIdentity(const TrainConfig& config, const std::string& where) {
@@ -74,23 +83,28 @@ TrainConfig TeacherRun(const TrainConfig& config) {
   return run;
 }
 
-Teacher::Teacher(const TrainConfig& config, const std::string& where)
-    : config_(config.teacher), sequences_(SequencesOf(config)) {
+TeacherNumbers ReadTeacher(const TrainConfig& config, const std::string& where) {
   const IeeeArithmetic ieee;
-  const std::string place = PlaceOfTeacher(where);
-  const FileContent content = OpenCheckpoint(config_.from, place);
-  const std::string file = CheckpointFile(config_.from).string();
+  const std::string place = PlaceOfTeacher(where), from = config.teacher.from;
+  const FileContent content = OpenCheckpoint(from, place);
+  const std::string file = CheckpointFile(from).string();
   Checkpoint checkpoint = ReadCheckpoint(content.bytes(), file);
-  shape_ = ShapeIn(ModelIn(checkpoint.header, place, config_.from), config, place);
-  const std::size_t total = MakeLayout(shape_).total;
+  const ModelConfig shape = ShapeIn(ModelIn(checkpoint.header, place, from), config, place);
+  const std::size_t total = MakeLayout(shape).total;
   if (checkpoint.payload.size() < total) {
     throw Error(place, file + " does not hold its model's numbers");
   }
   checkpoint.payload.resize(total);
   checkpoint.payload.shrink_to_fit();  // without the states of the optimizer
-  parameters_ = std::move(checkpoint.payload);
-  model_ = std::make_unique<Model>(shape_, PlainRecipe(config.recipe), parameters_, sequences_);
+  return {shape, std::move(checkpoint.payload)};
 }
+
+Teacher::Teacher(const TrainConfig& config, const std::string& where)
+    : config_(config.teacher),
+      numbers_(ReadTeacher(config, where)),
+      sequences_(SequencesOf(config)),
+      model_(std::make_unique<Model>(numbers_.shape, PlainRecipe(config.recipe),
+                                     numbers_.parameters, sequences_)) {}
 Teacher::~Teacher() = default;
 
 void Teacher::Count() {
@@ -101,11 +115,11 @@ void Teacher::Count() {
 
 TeacherLoss Teacher::LossOf(std::span<const std::uint16_t> tokens) {
   const IeeeArithmetic ieee;
-  const auto length = static_cast<std::size_t>(shape_.sequence);
+  const auto length = static_cast<std::size_t>(numbers_.shape.sequence);
   Expects(!tokens.empty() && tokens.size() % length == 0, "Teacher: whole sequences");
   Count();
   row_kl_.resize(tokens.size());
-  const auto vocabulary = static_cast<std::size_t>(shape_.vocabulary);
+  const auto vocabulary = static_cast<std::size_t>(numbers_.shape.vocabulary);
   Reserve(&logits_, tokens.size() * vocabulary);
   const MatrixView<float> logits(logits_.data(), tokens.size(), vocabulary);
   Pass pass;

@@ -27,7 +27,8 @@ inline constexpr std::size_t kTeacherTokens = 1024;
 // the run's.
 ModelConfig TeacherModel(const TrainConfig& config, const std::string& where);
 
-// Throws Error as TeacherModel does; does nothing without a teacher.
+// Throws Error as TeacherModel does, and for a part that config.device does not compute; does nothing
+// without a teacher.
 void CheckTeacher(const TrainConfig& config, const std::string& where);
 
 // The teacher's identity in checkpoints and keys of runs: {"sha256", "temperature", "share"}.
@@ -37,9 +38,18 @@ Json TeacherIdentity(const TrainConfig& config, const std::string& where);
 // recipe, kTeacherTokens per step.
 TrainConfig TeacherRun(const TrainConfig& config);
 
+// A teacher's model and its parameters, in MakeLayout's order.
+struct TeacherNumbers {
+  ModelConfig shape;
+  std::vector<float> parameters;
+};
+
+// Reads the teacher of a run. Throws Error as TeacherModel does, and for a damaged file.
+TeacherNumbers ReadTeacher(const TrainConfig& config, const std::string& where);
+
 class Teacher final : public LogitSource {
  public:
-  // Throws Error as TeacherModel does, and for a damaged file.
+  // Throws Error as ReadTeacher does.
   Teacher(const TrainConfig& config, const std::string& where);
   ~Teacher() override;
 
@@ -54,8 +64,7 @@ class Teacher final : public LogitSource {
   void Count();
 
   TeacherConfig config_;
-  ModelConfig shape_;
-  std::vector<float> parameters_;
+  TeacherNumbers numbers_;
   std::size_t sequences_;  // at a time
   std::unique_ptr<Model> model_;
   FloatBuffer logits_;
