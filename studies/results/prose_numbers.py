@@ -543,6 +543,11 @@ def rank_correlation(group):
     return f"{transfer_tables.correlation(group):.2f}"
 
 
+def rank_correlation_at_4_7m(group):
+    """Spearman's, of the gaps at 4.7M with a group of published numbers."""
+    return f"{transfer_tables.larger_correlation(group):.2f}"
+
+
 def rank_correlations_of_seeds(group):
     """The same, seed by seed."""
     return ", ".join(f"{value:.2f}" for value in transfer_tables.correlations_of_seeds(group))
@@ -560,7 +565,8 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
     tokens_over, contrast_ratio, contrast_half_width, seeds_of, trained_adds, trained_linear,
-    trained_most_of_8_bits, trained_evaluated, rank_correlation, rank_correlations_of_seeds)}
+    trained_most_of_8_bits, trained_evaluated, rank_correlation, rank_correlation_at_4_7m,
+    rank_correlations_of_seeds)}
 
 
 def number(text):

@@ -3,7 +3,7 @@ import functools
 import json
 
 from significance import spearman
-from study_tables import HERE
+from study_tables import HERE, Study
 
 
 @functools.cache
@@ -31,14 +31,31 @@ def correlations_of_seeds(group):
     return [spearman(list(values.values()), [of[seed] for of in gaps]) for seed in shared]
 
 
+@functools.cache
+def larger():
+    return Study("transfer-c-4.7m")
+
+
+def larger_correlation(group):
+    """Spearman's rank correlation of the gaps at 4.7M with the published numbers."""
+    values = published()[group]["values"]
+    return spearman(list(values.values()), [larger().gap(name)["mean"] for name in values])
+
+
+def with_text(gap):
+    """The gap of one seed, with its interval over the text."""
+    low, high = gap["interval_bootstrap"]
+    return f"{gap['mean']:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
 def transfer(group, unit):
     def table(studies):
-        rows = [f"| recipe | published, {unit} | here, nats per byte |", "|---|---|---|"]
+        rows = [f"| recipe | published, {unit} | at 1.2M, nats per byte | at 4.7M, one seed |", "|---|---|---|---|"]
         for name, value in published()[group]["values"].items():
             gap = rows_of_league()[name]["gap"]["bf16"]
             low, high = gap["interval"]
             shown = "does not converge" if value is None else f"{value:g}"
-            rows.append(f"| {name} | {shown} | {gap['mean']:+.4f} [{low:+.4f}, {high:+.4f}] |")
+            rows.append(f"| {name} | {shown} | {gap['mean']:+.4f} [{low:+.4f}, {high:+.4f}] | {with_text(larger().gap(name))} |")
         return rows
     return table
 
