@@ -26,8 +26,8 @@ namespace fp4lab {
 
 // A step's loss and the size of its gradient.
 struct StepSums {
-  double loss = 0.0;              // mean nats per token
-  double gradient_squares = 0.0;  // sum of squares of all gradients
+  double loss = 0.0;                      // mean nats per token
+  double gradient_squares = 0.0;          // sum of squares of all gradients
   std::optional<double> teacher_kl = {};  // the mean of row_kl, unless pass.teacher has it
 };
 

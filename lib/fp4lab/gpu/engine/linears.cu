@@ -73,7 +73,10 @@ template <class T>
 DeviceCall DeviceLinears<T>::CallOf(const Pass& pass, std::size_t linear, std::size_t rows,
                                     OperandObserver* observer) {
   return {plan_.CallOf(pass, linear, amax_histories_, observer),
-          amax_.data() + linear * kLinearOperands, alpha_.data() + linear * 3, stream_, &gemms_,
+          amax_.data() + linear * kLinearOperands,
+          alpha_.data() + linear * 3,
+          stream_,
+          &gemms_,
           rows != rows_};  // an expert's
 }
 

@@ -13,10 +13,9 @@ namespace fp4lab::gpu {
 template <class T>
 class DeviceTeacher {
  public:
-  // For batches of at most `rows` rows. `tensor_cores`: those of the run's DeviceModel. Throws Error
-  // as ReadTeacher does.
-  DeviceTeacher(const TrainConfig& config, std::size_t rows, bool tensor_cores,
-                cudaStream_t stream)
+  // For batches of at most `rows` rows. `tensor_cores`: those of the run's DeviceModel. Throws
+  // Error as ReadTeacher does.
+  DeviceTeacher(const TrainConfig& config, std::size_t rows, bool tensor_cores, cudaStream_t stream)
       : DeviceTeacher(config, ReadTeacher(config, "config"), rows, tensor_cores, stream) {}
 
   // The loss of the rows of `batch`, with room for row_kl. Valid until the next call.
@@ -34,9 +33,9 @@ class DeviceTeacher {
                 bool tensor_cores, cudaStream_t stream)
       : config_(config.teacher),
         parameters_(numbers.parameters.size()),
-        model_(TeacherRun(config),
-               tensor_cores && HasTensorCoreAttention(HeadDim(numbers.shape)), parameters_.data(),
-               nullptr, nullptr, rows / static_cast<std::size_t>(numbers.shape.sequence), stream),
+        model_(TeacherRun(config), tensor_cores && HasTensorCoreAttention(HeadDim(numbers.shape)),
+               parameters_.data(), nullptr, nullptr,
+               rows / static_cast<std::size_t>(numbers.shape.sequence), stream),
         row_kl_(rows) {
     parameters_.CopyFrom(numbers.parameters, stream);
     Check(cudaStreamSynchronize(stream), "copy to the GPU");

@@ -76,8 +76,16 @@ using Key = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t, bool,
 
 template <class T, class D>
 Key KeyOf(const GemmProblem<T, D>& p) {
-  return {p.m,           p.n, p.k, p.batch, p.tokens_vary, p.a_transposed, p.b_transposed,
-          p.c != nullptr, kType<T>, kType<D>};
+  return {p.m,
+          p.n,
+          p.k,
+          p.batch,
+          p.tokens_vary,
+          p.a_transposed,
+          p.b_transposed,
+          p.c != nullptr,
+          kType<T>,
+          kType<D>};
 }
 
 }  // namespace

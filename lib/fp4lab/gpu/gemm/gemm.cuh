@@ -11,8 +11,8 @@ namespace fp4lab::gpu {
 // d = alpha a b + c, row-major: a (m, k), b (k, n), c and d (m, n). `a_transposed`: a lies in
 // memory as (k, m); `b_transposed`: b lies in memory as (n, k). A null c adds nothing; d may be c.
 // D is float, or Bf16 (binary32 results rounded once, without c). `batch`: as many products, whose
-// matrices follow each other in memory. `tokens_vary`: m, or k where a is transposed, is a number of
-// tokens that changes from call to call.
+// matrices follow each other in memory. `tokens_vary`: m, or k where a is transposed, is a number
+// of tokens that changes from call to call.
 template <class T, class D = float>
 struct GemmProblem {
   std::size_t m = 0, n = 0, k = 0;
@@ -33,9 +33,9 @@ inline bool clear_products = false;
 // A cuBLASLt handle, its workspace, and one algorithm for each shape: the first that cuBLASLt
 // proposes with reductions in binary32 and in the workspace only. Equal calls therefore give equal
 // bits on the same kind of GPU and library; to another kind cuBLASLt may propose to split a long
-// reduction, wgrad's over tokens, into another number of sums. Where tokens vary, as an expert's do,
-// a number of tokens rounded up by at most an eighth chooses the algorithm: to ask for each number
-// takes longer than the product. Operands are BF16, or binary32 multiplied in binary32 (no TF32).
+// reduction, wgrad's over tokens, into another number of sums. Where tokens vary, as an expert's
+// do, their number is rounded up for the choice, by at most an eighth or 63: else cuBLASLt would be
+// asked for nearly every product. Operands are BF16, or binary32 multiplied in binary32 (no TF32).
 class Gemms {
  public:
   explicit Gemms(cudaStream_t stream);

@@ -33,8 +33,8 @@ __device__ float SumOfRow(std::size_t vocabulary, unsigned lane, const Value& va
 // The maximum and the sum of exponentials of a row.
 __device__ RowSoftmax SoftmaxOfRow(const float* z, std::size_t vocabulary, unsigned lane) {
   const float max = MaxOfRow(z, vocabulary, lane);
-  return {max, SumOfRow(vocabulary, lane,
-                        [&](std::size_t c) { return ExpNonPositive(z[c] - max); })};
+  return {max,
+          SumOfRow(vocabulary, lane, [&](std::size_t c) { return ExpNonPositive(z[c] - max); })};
 }
 
 __device__ inline double RowLoss(float sum, float target, float max) {
@@ -88,8 +88,8 @@ __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* tar
   const float factor = FactorOfRow(scale, options, softmax);
   for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
     Store(dlogits + row * vocabulary + c,
-          multiplier * GradientOfLogit(z[c], softmax.max, factor, scale, c == target,
-                                       options.soft_cap));
+          multiplier *
+              GradientOfLogit(z[c], softmax.max, factor, scale, c == target, options.soft_cap));
   }
 }
 
@@ -213,8 +213,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
     const std::size_t c = vocabulary - 1 - i;
     Store(dlogits + row * vocabulary + c,
-          multiplier *
-              GradientOfLogit(z[c], max, factor, scale, c == target, options.soft_cap));
+          multiplier * GradientOfLogit(z[c], max, factor, scale, c == target, options.soft_cap));
   }
 }
 

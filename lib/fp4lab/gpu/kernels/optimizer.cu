@@ -1,4 +1,5 @@
-// The sum of squares for the gradient's norm, in the order of nn/optimizer/optimizer.cc; rounding to BF16.
+// The sum of squares for the gradient's norm, in the order of nn/optimizer/optimizer.cc; rounding
+// to BF16.
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"

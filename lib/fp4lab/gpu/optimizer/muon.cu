@@ -1,5 +1,6 @@
-// Muon (nn/optimizer/muon.h) on the device. Momentum, norm, rounding and update have the CPU's bits for the
-// same inputs; the products of Newton-Schulz are cuBLASLt's, which adds up in an order of its own.
+// Muon (nn/optimizer/muon.h) on the device. Momentum, norm, rounding and update have the CPU's bits
+// for the same inputs; the products of Newton-Schulz are cuBLASLt's, which adds up in an order of
+// its own.
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -30,8 +31,8 @@ __device__ inline std::size_t PlaceInWide(std::size_t i, std::size_t rows, std::
   return rows > cols ? i % cols * rows + i / cols : i;
 }
 
-// A matrix per row of the grid: gradient + offsets[i] and m + offsets[i] (rows, cols), X (batch, n, k).
-// The new momentum, and the direction that Newton-Schulz makes orthogonal.
+// A matrix per row of the grid: gradient + offsets[i] and m + offsets[i] (rows, cols), X (batch, n,
+// k). The new momentum, and the direction that Newton-Schulz makes orthogonal.
 __global__ void MomentumKernel(Muon o, const std::size_t* offsets, std::size_t rows,
                                std::size_t cols, const float* gradient, float* m, float* x) {
   const std::size_t i = ThreadIndex(), size = rows * cols;

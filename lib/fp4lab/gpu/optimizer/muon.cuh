@@ -21,7 +21,8 @@ class MuonStepOnDevice {
            float* m);
 
  private:
-  // The matrices of a step of Newton-Schulz on a batch of X (n, k), n <= k: squares (n, n), x (n, k).
+  // The matrices of a step of Newton-Schulz on a batch of X (n, k), n <= k: squares (n, n), x (n,
+  // k).
   template <class T>
   struct Memory {
     DeviceArray<T> squares, polynomial, scaled, x, next;

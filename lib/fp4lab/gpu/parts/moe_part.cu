@@ -158,8 +158,14 @@ class Moe final : public DevicePart<T> {
   std::size_t ExpertLinear(std::size_t e) const { return (shared_ffn_ > 0 ? 3 : 1) + 2 * e; }
 
   DeviceRouting RoutingOf(const Block& b, std::size_t rows) const {
-    return {rows,           experts_,     b.scores.data(), b.weights.data(), b.chosen.data(),
-            b.counts.data(), rank_.data(), before_.data()};
+    return {rows,
+            experts_,
+            b.scores.data(),
+            b.weights.data(),
+            b.chosen.data(),
+            b.counts.data(),
+            rank_.data(),
+            before_.data()};
   }
 
   // Waits for the counts, and gives each expert its rows.

@@ -37,8 +37,8 @@ struct MuonBatch {
   std::vector<std::size_t> offsets;  // in the flat parameters
 };
 
-// The matrices in batches of at most `most` elements, or of one matrix. A function of the shapes, so
-// that a resumed run has the batches of the run before.
+// The matrices in batches of at most `most` elements, or of one matrix. A function of the shapes,
+// so that a resumed run has the batches of the run before.
 inline std::vector<MuonBatch> MuonBatches(const std::vector<MuonMatrix>& matrices,
                                           std::size_t most) {
   std::vector<MuonBatch> batches;

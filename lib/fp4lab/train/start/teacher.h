@@ -27,8 +27,8 @@ inline constexpr std::size_t kTeacherTokens = 1024;
 // the run's.
 ModelConfig TeacherModel(const TrainConfig& config, const std::string& where);
 
-// Throws Error as TeacherModel does, and for a part that config.device does not compute; does nothing
-// without a teacher.
+// Throws Error as TeacherModel does, and for a part that config.device does not compute; does
+// nothing without a teacher.
 void CheckTeacher(const TrainConfig& config, const std::string& where);
 
 // The teacher's identity in checkpoints and keys of runs: {"sha256", "temperature", "share"}.

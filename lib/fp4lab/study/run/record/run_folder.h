@@ -39,8 +39,8 @@ class RunFolder {
   std::filesystem::path Observations() const { return folder_ / "observations.jsonl"; }  // train
   std::filesystem::path Result() const { return folder_ / "result.json"; }               // study
 
-  // Whether there is a file of a process at work here, or of a killed one: a lock, or a file that is
-  // not in its place yet.
+  // Whether there is a file of a process at work here, or of a killed one: a lock, or a file that
+  // is not in its place yet.
   bool HasRemains() const;
   // Removes partial files that killed writers left here. The caller must hold the lock of the
   // folder.
