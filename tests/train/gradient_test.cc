@@ -28,6 +28,7 @@ struct Case {
   MlaConfig mla = {};
   MupConfig mup = {};
   GlaConfig gla = {};
+  std::vector<std::vector<std::string>> pattern = {};
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -42,6 +43,7 @@ ModelConfig ConfigOf(const Case& c) {
   m.activation = c.activation;
   m.tied_head = c.tied_head;
   m.parts = c.parts;
+  m.pattern = c.pattern;
   m.head_dim = c.head_dim;
   m.qk_norm = c.qk_norm;
   m.window = c.window;
@@ -206,6 +208,8 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
   for (const Part* part : Parts()) {
     cases.push_back({Activation::kSwiglu, false, 2, {std::string(part->name)}});
   }
+  cases.push_back({Activation::kSwiglu, false, 2, {"attention", "mlp", "moe"}});
+  cases.back().pattern = {{"attention", "mlp"}, {"moe"}};
   for (const Case& c : cases) {
     const ModelConfig config = ConfigOf(c);
     CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts, c.head_dim, c.qk_norm,

@@ -60,6 +60,45 @@ TEST_CASE("Parts that are unknown, stand twice or are none are refused at their 
   CHECK(ErrorOfParts({1}) == "run.json#/model/parts/0: must be a name");
 }
 
+TEST_CASE("Blocks take the lists of a pattern in turn", "[train]") {
+  const Json pattern = Json::array({{"gla", "mlp"}, {"attention", "moe"}, Json::array({"mlp"})});
+  const Json json = {{"layers", 6}, {"parts", pattern}, {"moe", {{"experts", 4}}}};
+  const ModelConfig model = ReadModelConfig(json, "run.json#/model");
+  CHECK(model.parts == std::vector<std::string>{"gla", "mlp", "attention", "moe"});
+  CHECK(ToJson(model)["parts"] == pattern);
+  CHECK(ReadModelConfig(ToJson(model), "again") == model);
+  const ParameterLayout layout = MakeLayout(model);
+  std::vector<std::string> places;
+  for (const PlacedPart& placed : layout.parts) {
+    places.push_back(std::to_string(placed.block) + " " + std::string(placed.part->name));
+    CHECK(PartsOf(model)[placed.index] == placed.part);
+  }
+  CHECK(places == std::vector<std::string>{"0 gla", "0 mlp", "1 attention", "1 moe", "2 mlp",
+                                           "3 gla", "3 mlp", "4 attention", "4 moe", "5 mlp"});
+  std::int64_t matrices = 0;
+  for (const ParameterSlice& slice : layout.block_linears) {
+    matrices += static_cast<std::int64_t>(slice.size());
+  }
+  CHECK(BlockParameterCount(model) == matrices);
+  const Json one = Json::array({"mlp"}), same = Json::array({one, one});
+  CHECK(ReadModelConfig({{"parts", same}}, "same") ==
+        ReadModelConfig({{"parts", one}}, "one list"));
+}
+
+TEST_CASE("A pattern that cannot be is refused at its place", "[train]") {
+  const std::string at = "run.json#/model/parts/";
+  const Json mlp = Json::array({"mlp"}), attention = Json::array({"attention"});
+  CHECK(ErrorOfParts(Json::array({mlp, Json::array({"mpl"})})) ==
+        at + "1/0: unknown part \"mpl\"; did you mean \"mlp\"?");
+  CHECK(ErrorOfParts(Json::array({mlp, {"attention", "attention"}})) ==
+        at + "1/1: \"attention\" stands twice; a part stands once in a block");
+  CHECK(ErrorOfParts(Json::array({mlp, Json::array()})) == at + "1: a block has at least one part");
+  CHECK(ErrorOfParts(Json::array({mlp, "attention"})) == at + "1: must be a list of names");
+  CHECK(ErrorOfParts(Json::array({"mlp", attention})) == at + "1: must be a name");
+  CHECK(ErrorOfParts(Json::array({mlp, attention, {"attention", "mlp"}})) ==
+        "run.json#/model/layers: 4 is not a multiple of the 3 lists of \"parts\"");
+}
+
 TEST_CASE("Only the parts of a model restrict its sizes", "[train]") {
   Json json = {{"model", {{"heads", 3}}}};
   CHECK(ErrorOf([&] { ReadTrainConfig(json, "run.json"); }).find("run.json#/model/heads: ") == 0);
@@ -416,6 +455,21 @@ TEST_CASE(
       CHECK(NumbersAfterResume(config, corpus, 3) == one);
     }
   }
+}
+
+TEST_CASE("A model whose blocks differ trains, continues bit for bit, whatever the threads",
+          "[train]") {
+  const Json model = {{"layers", 4},
+                      {"parts", Json::array({{"gla", "mlp"}, {"attention", "moe"}})},
+                      {"moe", {{"experts", 4}, {"top_k", 2}, {"bias_rate", 0.01}}}};
+  const TrainConfig config = TinyWith(model);
+  const Corpus corpus = LoadCorpus(config.data);
+  const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+  CHECK(NumbersAfterResume(config, corpus, 3) == one);
+  Json rules = {{"rest", "bf16"}};
+  rules["rules"] = Json::array({{{"linears", "blocks.1.gla.*"}, {"recipe", "te_nvfp4"}}});
+  CHECK(ErrorOf([&] { TinyWith(model, rules); }).find("matches no linear of this model") !=
+        std::string::npos);
 }
 
 TEST_CASE("The linears of gated linear attention stand under recipes, and show their operands",

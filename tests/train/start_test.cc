@@ -10,6 +10,7 @@
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/parts/parts.h"
 #include "fp4lab/train/start/presets.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
@@ -184,6 +185,19 @@ TEST_CASE("DeepSeek-V3's latents scale with the width, and other parts leave the
   const ModelConfig plain = read({{"preset", "deepseek-v3"}, {"parts", {"attention", "moe"}}});
   CHECK(plain.mla == MlaConfig{});
   CHECK(plain.moe.experts == read({{"preset", "deepseek-v3"}}).moe.experts);
+}
+
+TEST_CASE("Nemotron-H has one block with attention among six, and other parts leave that aside",
+          "[train]") {
+  const auto read = [](const Json& json) { return ReadModelConfig(json, "run.json#/model"); };
+  const ModelConfig m = read({{"preset", "nemotron-h"}, {"d_model", 4096}});
+  CHECK(BlocksWith(m, PartNamed("gla", "test")) == 24);
+  CHECK(BlocksWith(m, PartNamed("mlp", "test")) == 24);
+  CHECK(BlocksWith(m, PartNamed("attention", "test")) == 4);
+  CHECK(read({{"preset", "nemotron-h"}}).layers == 6);
+  const ModelConfig plain = read({{"preset", "nemotron-h"}, {"parts", {"attention", "mlp"}}});
+  CHECK(plain.pattern.empty());
+  CHECK(plain.gla == GlaConfig{});
 }
 
 TEST_CASE("Ratios of presets stay, and members beside the preset win", "[train]") {

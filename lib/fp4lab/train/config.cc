@@ -59,20 +59,45 @@ Activation ReadActivation(JsonObject* o, Activation value) {
   throw Error(o->Where("activation"), "must be squared_relu, swiglu or gelu, not \"" + name + "\"");
 }
 
+bool HasPart(const std::vector<std::string>& parts, std::string_view name) {
+  return std::find(parts.begin(), parts.end(), name) != parts.end();
+}
+
 // Names of parts; CheckShapes says which there are.
-std::vector<std::string> ReadParts(JsonObject* o, std::vector<std::string> parts) {
-  const Json* const json = o->Member("parts");
-  if (json == nullptr) return parts;
-  parts.clear();
-  const std::string where = o->Where("parts");
-  if (!json->is_array()) throw Error(where, "must be a list of names");
-  for (const Json& name : *json) {
+std::vector<std::string> ReadNames(const Json& json, const std::string& where) {
+  if (!json.is_array()) throw Error(where, "must be a list of names");
+  std::vector<std::string> names;
+  for (const Json& name : json) {
     if (!name.is_string()) {
-      throw Error(where + "/" + std::to_string(parts.size()), "must be a name");
+      throw Error(where + "/" + std::to_string(names.size()), "must be a name");
     }
-    parts.push_back(name.get<std::string>());
+    names.push_back(name.get<std::string>());
   }
-  return parts;
+  return names;
+}
+
+// A list of names, or a list of such lists, which blocks take in turn.
+void ReadParts(JsonObject* o, ModelConfig* c) {
+  const Json* const json = o->Member("parts");
+  if (json == nullptr) return;
+  const std::string where = o->Where("parts");
+  c->pattern.clear();
+  if (!json->is_array() || json->empty() || !json->front().is_array()) {
+    c->parts = ReadNames(*json, where);
+    return;
+  }
+  c->parts.clear();
+  for (const Json& names : *json) {
+    c->pattern.push_back(ReadNames(names, where + "/" + std::to_string(c->pattern.size())));
+    for (const std::string& name : c->pattern.back()) {
+      if (!HasPart(c->parts, name)) c->parts.push_back(name);
+    }
+  }
+  const bool differ = std::any_of(c->pattern.begin(), c->pattern.end(),
+                                  [&](const auto& names) { return names != c->pattern.front(); });
+  if (differ) return;
+  c->parts = c->pattern.front();
+  c->pattern.clear();
 }
 
 // The double that prints like the float: 0.95, not 0.949999988079071.
@@ -105,10 +130,6 @@ template <class Config>
 void ReadMember(JsonObject* o, std::string_view key,
                 Config (*read)(const Json&, const std::string&), Config* config) {
   if (const Json* json = o->Member(key)) *config = read(*json, o->Where(key));
-}
-
-bool HasPart(const std::vector<std::string>& parts, std::string_view name) {
-  return std::find(parts.begin(), parts.end(), name) != parts.end();
 }
 
 // The member with the name of the part that reads it. `example`: parts of a block that has it.
@@ -401,7 +422,7 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   o.Read("tied_head", &c.tied_head);
   o.Read("norm_epsilon", &c.norm_epsilon);
   o.Read("rope_theta", &c.rope_theta);
-  c.parts = ReadParts(&o, c.parts);
+  ReadParts(&o, &c);
   o.Read("head_dim", &c.head_dim);
   o.Read("qk_norm", &c.qk_norm);
   o.Read("window", &c.window);
@@ -447,7 +468,11 @@ Json ToJson(const ModelConfig& c) {
                {"norm_epsilon", Shortest(c.norm_epsilon)},
                {"rope_theta", Shortest(c.rope_theta)}};
   const ModelConfig before;
-  if (c.parts != before.parts) json["parts"] = c.parts;
+  if (!c.pattern.empty()) {
+    json["parts"] = c.pattern;
+  } else if (c.parts != before.parts) {
+    json["parts"] = c.parts;
+  }
   const auto add = [&](const char* key, auto ModelConfig::*member) {
     if (c.*member != before.*member) json[key] = c.*member;
   };

@@ -31,12 +31,15 @@ double StepFlops(const TrainConfig& config) {
   double products = static_cast<double>(model.d_model) * model.vocabulary;  // per token
   double scores = 0.0;                                                      // per sequence
   for (const Part* part : PartsOf(model)) {
+    const int blocks = BlocksWith(model, *part);
     for (const LinearShape& linear : part->linears(model)) {
-      products += model.layers * linear.share * static_cast<double>(linear.in * linear.out);
+      products += blocks * linear.share * static_cast<double>(linear.in * linear.out);
     }
     if (part->attention_columns == nullptr) continue;
     const auto columns = static_cast<double>(part->attention_columns(model));
-    for (int block = 0; block < model.layers; ++block) scores += columns * KeysSeen(model, block);
+    for (int block = 0; block < model.layers; ++block) {
+      if (HasPart(model, block, *part)) scores += columns * KeysSeen(model, block);
+    }
   }
   return kFlopsPerProduct *
          (products * static_cast<double>(TokensPerStep(config)) + scores * config.batch);

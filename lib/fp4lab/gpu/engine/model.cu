@@ -44,8 +44,12 @@ void DeviceModel<T>::TakeMemory(std::size_t rows) {
   const auto floats = [&](std::size_t cols) { return DeviceArray<float>(rows * cols); };
   const auto operand = [&](std::size_t cols) { return DeviceArray<T>(rows * cols); };
   for (std::size_t p = 0; p < layout_.parts.size(); ++p) x_.push_back(floats(d_));
-  for (const auto& part : parts_) {
-    part->TakeMemory(static_cast<std::size_t>(config_.layers), rows);
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    std::vector<bool> has(static_cast<std::size_t>(config_.layers));
+    for (const PlacedPart& placed : layout_.parts) {
+      if (placed.index == p) has[static_cast<std::size_t>(placed.block)] = true;
+    }
+    parts_[p]->TakeMemory(has, rows);
   }
   linears_.TakeMemory(rows);
   last_ = floats(d_);

@@ -32,11 +32,13 @@ class AttentionPart final : public DevicePart<T> {
     Check(cudaStreamSynchronize(stream_), "making the model");
   }
 
-  void TakeMemory(std::size_t blocks, std::size_t rows) override {
+  void TakeMemory(const std::vector<bool>& has, std::size_t rows) override {
     const std::size_t statistics = ShapeOf(rows).StatisticsSize() / 2;
     const auto operand = [&](std::size_t cols) { return DeviceArray<T>(rows * cols); };
-    blocks_.resize(blocks);
-    for (Block& b : blocks_) {
+    blocks_.resize(has.size());
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      if (!has[i]) continue;
+      Block& b = blocks_[i];
       b.norm = operand(d_);
       b.inverse_rms = DeviceArray<float>(rows);
       b.qkv = DeviceArray<A>(rows * qkv_width_);

@@ -75,8 +75,8 @@ class DevicePart {
  public:
   virtual ~DevicePart() = default;
 
-  // Memory for `blocks` blocks of `rows` rows each.
-  virtual void TakeMemory(std::size_t blocks, std::size_t rows) = 0;
+  // Memory for `rows` rows of each block i that has the part: has[i].
+  virtual void TakeMemory(const std::vector<bool>& has, std::size_t rows) = 0;
 
   // The linear of the part whose dy is the gradient of the residual stream, if there is one.
   virtual std::optional<std::size_t> ResidualLinear() const = 0;

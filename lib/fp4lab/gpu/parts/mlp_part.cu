@@ -18,11 +18,13 @@ class Mlp final : public DevicePart<T> {
         ffn_(static_cast<std::size_t>(config.ffn)),
         up_width_(config.activation == Activation::kSwiglu ? 2 * ffn_ : ffn_) {}
 
-  void TakeMemory(std::size_t blocks, std::size_t rows) override {
+  void TakeMemory(const std::vector<bool>& has, std::size_t rows) override {
     const auto floats = [&](std::size_t cols) { return DeviceArray<float>(rows * cols); };
     const auto operand = [&](std::size_t cols) { return DeviceArray<T>(rows * cols); };
-    blocks_.resize(blocks);
-    for (Block& b : blocks_) {
+    blocks_.resize(has.size());
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      if (!has[i]) continue;
+      Block& b = blocks_[i];
       b.norm = operand(d_);
       b.inverse_rms = floats(1);
       b.up = floats(up_width_);

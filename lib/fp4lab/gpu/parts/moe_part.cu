@@ -29,10 +29,12 @@ class Moe final : public DevicePart<T> {
         ffn_(static_cast<std::size_t>(config.moe.ffn > 0 ? config.moe.ffn : config.ffn)),
         shared_ffn_(static_cast<std::size_t>(config.moe.shared_experts) * ffn_) {}
 
-  void TakeMemory(std::size_t blocks, std::size_t rows) override {
+  void TakeMemory(const std::vector<bool>& has, std::size_t rows) override {
     const std::size_t choices = rows * options_.top_k, slots = choices + experts_ * (pad_ - 1);
-    blocks_.resize(blocks);
-    for (Block& b : blocks_) {
+    blocks_.resize(has.size());
+    for (std::size_t i = 0; i < has.size(); ++i) {
+      if (!has[i]) continue;
+      Block& b = blocks_[i];
       b.norm = DeviceArray<float>(rows * d_);
       b.inverse_rms = DeviceArray<float>(rows);
       b.scores = DeviceArray<float>(rows * experts_);

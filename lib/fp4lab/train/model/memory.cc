@@ -19,15 +19,17 @@ constexpr double kFloat = sizeof(float);
 
 double Parameters(const ModelConfig& c) {
   const auto d = static_cast<double>(c.d_model), head = static_cast<double>(c.vocabulary) * d;
-  double block = 0.0;
+  double blocks = 0.0;
   for (const Part* part : PartsOf(c)) {
+    double one = 0.0;
     for (const LinearShape& linear : part->linears(c)) {
-      block += static_cast<double>(linear.in) * static_cast<double>(linear.out);
+      one += static_cast<double>(linear.in) * static_cast<double>(linear.out);
     }
-    for (const GainShape& gain : part->gains(c)) block += static_cast<double>(gain.size);
-    if (part->balance != nullptr) block += static_cast<double>(part->balance(c));
+    for (const GainShape& gain : part->gains(c)) one += static_cast<double>(gain.size);
+    if (part->balance != nullptr) one += static_cast<double>(part->balance(c));
+    blocks += one * BlocksWith(c, *part);
   }
-  return block * c.layers + (c.tied_head ? 1 : 2) * head + d;
+  return blocks + (c.tied_head ? 1 : 2) * head + d;
 }
 
 // The floats that Model::SetRows lays out for each token of a micro-batch.
@@ -38,12 +40,12 @@ double FloatsPerToken(const ModelConfig& c) {
     for (const std::size_t n : columns) all += static_cast<double>(n);
     return all;
   };
-  double block = 0.0, wide = c.vocabulary;  // wide: the logits, or the largest gradients of a part
+  double blocks = 0.0, wide = c.vocabulary;  // wide: the logits, or the largest gradients of a part
   for (const Part* part : PartsOf(c)) {
-    block += d + sum(part->activations(c));
+    blocks += BlocksWith(c, *part) * (d + sum(part->activations(c)));
     wide = std::max(wide, sum(part->gradients(c)));
   }
-  return block * c.layers + 4 * d + 1 + wide;
+  return blocks + 4 * d + 1 + wide;
 }
 
 // The linears in all states of the recipe.

@@ -30,10 +30,9 @@ double SharesOfHotChannels(const LinearRecipe& linear, const LinearShape& shape)
 ProductWidths WidthsAtFirst(const Recipe& recipe, const ModelConfig& model) {
   ProductWidths widths;
   double total = 0.0;
-  const std::vector<const Part*> parts = PartsOf(model);
   for (int block = 0; block < model.layers; ++block) {
     const std::string prefix = "blocks." + std::to_string(block) + ".";
-    for (const Part* part : parts) {
+    for (const Part* part : PartsOfBlock(model, block)) {
       for (const LinearShape& shape : part->linears(model)) {
         if (shape.router) continue;
         const LinearRecipe& linear = RecipeOf(recipe, prefix + shape.name, block, model.layers);

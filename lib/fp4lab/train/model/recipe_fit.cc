@@ -54,6 +54,7 @@ Multiples MultiplesOf(const Recipe& recipe, const ModelConfig& model, const Part
   const auto add = [&](const Recipe& state) {
     for (const LinearShape& linear : part.linears(model)) {
       for (int block = 0; block < model.layers && !linear.router; ++block) {
+        if (!HasPart(model, block, part)) continue;
         AddLinear(RecipeOf(state, NameOf(block, linear), block, model.layers), &m);
       }
     }
@@ -81,8 +82,10 @@ std::vector<PlacedLinear> LinearsOf(const ModelConfig& m, std::span<const Part* 
   for (const Part* part : parts) {
     for (const LinearShape& linear : part->linears(m)) {
       if (linear.router) continue;
-      for (int i = 0; i < m.layers; ++i)
+      for (int i = 0; i < m.layers; ++i) {
+        if (!HasPart(m, i, *part)) continue;
         linears.push_back({NameOf(i, linear), i, linear.in, linear.out});
+      }
     }
   }
   return linears;
@@ -92,11 +95,12 @@ std::vector<PlacedLinear> LinearsOf(const ModelConfig& m, std::span<const Part* 
 void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& m,
                    const std::string& where) {
   const std::vector<PlacedLinear> linears = LinearsOf(m, PartsOf(m));
-  std::string known;
+  std::vector<std::string> names;
   for (const PlacedLinear& linear : linears) {
-    if (linear.block > 0) continue;
-    known += (known.empty() ? "blocks.N" : ", blocks.N") + linear.name.substr(8);
+    const std::string name = "blocks.N" + linear.name.substr(linear.name.find('.', 7));
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
+  const std::string known = Joined(names, ", ");
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const auto holds = [&](const PlacedLinear& l) { return Matches(patterns[i], l.name); };
     if (std::any_of(linears.begin(), linears.end(), holds)) continue;

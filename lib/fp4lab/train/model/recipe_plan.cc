@@ -76,6 +76,7 @@ std::vector<RecipePlanRow> RowsOf(const Recipe& state, const ModelConfig& model)
         names.push_back(short_name);
       }
       for (int block = 0; block < model.layers; ++block) {
+        if (!HasPart(model, block, *part)) continue;
         const std::string name = "blocks." + std::to_string(block) + "." + linear.name;
         const Use use = UseOf(state, name, block, model.layers);
         if (std::find(order.begin(), order.end(), use) == order.end()) order.push_back(use);

@@ -79,7 +79,10 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
   const std::size_t embeddings = layout.total;
   const std::vector<const Part*> parts = PartsOf(c);
   for (int i = 0; i < c.layers; ++i) {
-    for (std::size_t p = 0; p < parts.size(); ++p) layout.parts.push_back({parts[p], i, p});
+    for (const Part* part : PartsOfBlock(c, i)) {
+      const auto index = std::find(parts.begin(), parts.end(), part) - parts.begin();
+      layout.parts.push_back({part, i, static_cast<std::size_t>(index)});
+    }
   }
   const auto name = [](const PlacedPart& placed, const std::string& of) {
     return "blocks." + std::to_string(placed.block) + "." + of;
@@ -141,11 +144,13 @@ std::int64_t ParameterCount(const ModelConfig& c) {
 }
 
 std::int64_t BlockParameterCount(const ModelConfig& c) {
-  std::size_t count = 0;
+  std::int64_t count = 0;
   for (const Part* part : PartsOf(c)) {
-    for (const LinearShape& linear : part->linears(c)) count += linear.in * linear.out;
+    for (const LinearShape& linear : part->linears(c)) {
+      count += static_cast<std::int64_t>(linear.in * linear.out) * BlocksWith(c, *part);
+    }
   }
-  return static_cast<std::int64_t>(count) * c.layers;
+  return count;
 }
 
 void CheckDevice(const TrainConfig& c, const std::string& where, const std::string& optimizer_where,

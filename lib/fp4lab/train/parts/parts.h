@@ -15,8 +15,14 @@ std::span<const Part* const> Parts();
 // Throws Error at `where` for an unknown name.
 const Part& PartNamed(std::string_view name, const std::string& where);
 
-// The parts of each block, in the order of the forward pass. Throws Error at a member of `where`
-// for a name that is unknown or stands twice, and for no parts.
+// The parts of all blocks, each once, in the order of their first places (config.parts). Throws
+// Error at a member of `where` for a name that is unknown or stands twice in a block, for a block
+// without parts, and for layers that end within a pattern.
 std::vector<const Part*> PartsOf(const ModelConfig& config, const std::string& where = "model");
+
+// The parts of one block, in the order of the forward pass.
+std::vector<const Part*> PartsOfBlock(const ModelConfig& config, int block);
+bool HasPart(const ModelConfig& config, int block, const Part& part);
+int BlocksWith(const ModelConfig& config, const Part& part);  // how many blocks have it
 
 }  // namespace fp4lab

@@ -46,7 +46,12 @@ Json WithNamedModel(const Json& given, const std::string& where) {
 void LeaveOtherPartsAside(const Json& stated, Json* model) {
   const Json parts = model->value("parts", Json::array());
   for (const char* part : {"moe", "mla", "gla"}) {
-    const bool has = std::find(parts.begin(), parts.end(), part) != parts.end();
+    const auto names = [&](const Json& list) {
+      return std::find(list.begin(), list.end(), part) != list.end();
+    };
+    const bool has = names(parts) || std::any_of(parts.begin(), parts.end(), [&](const Json& list) {
+                       return list.is_array() && names(list);
+                     });
     if (!has && !stated.contains(part)) model->erase(part);
   }
 }

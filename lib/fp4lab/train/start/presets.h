@@ -40,7 +40,7 @@ extern const std::string_view kPresetRule;
 
 // The members of a model (for ReadModelConfig) of the shape at a width: `d_model` 0 is 64,
 // `sequence` 0 is 128. With s = d_model / published d_model:
-//   layers     max(2, nearest(layers s)), up to a whole number of periods of window and rope
+//   layers     max(2, nearest(layers s)), up to whole periods of window, rope and parts
 //   head_dim   the largest power of two, at most the published, at which the width of the queries
 //              has two heads for each key head and group; at least 16
 //              (latent attention: of queries and keys without positions; the size with positions
@@ -51,6 +51,7 @@ extern const std::string_view kPresetRule;
 //   experts    experts / c of which top_k / c are chosen; c: the largest power of two at most 1 / s
 //              that divides both and leaves two
 //   window     nearest(window sequence / context), at least 2
+//   gate_rank  32 with gated linear attention, which no published shape has
 //   vocabulary 256
 // At the published d_model and context it is the published shape, but for the vocabulary.
 Json ModelOfPreset(const Preset& preset, int d_model, int sequence);

@@ -21,10 +21,19 @@ int NearestMultiple(double x, int unit) { return unit * std::max(1, Nearest(x / 
 
 int Value(const Json& json, const char* key) { return json.value(key, 0); }
 
+// Whether the blocks take lists of parts in turn.
+bool IsPattern(const Preset& preset) {
+  const Json parts = preset.model.value("parts", Json::array());
+  return !parts.empty() && parts.front().is_array();
+}
+
 int Layers(const Preset& preset, double s) {
   int period = 1;
   for (const char* key : {"full_attention_every", "no_rope_every"}) {
     period = std::lcm(period, std::max(1, Value(preset.model, key)));
+  }
+  if (IsPattern(preset)) {
+    period = std::lcm(period, static_cast<int>(preset.model.at("parts").size()));
   }
   const int layers = std::max(2, Nearest(Value(preset.published, "layers") * s));
   return (layers + period - 1) / period * period;
@@ -88,6 +97,7 @@ Json ModelOfPreset(const Preset& preset, int d_model, int sequence) {
       model["mla"][size] = Value(p, size) * head_dim / published_head_dim;
     }
   }
+  if (IsPattern(preset)) model["gla"]["gate_rank"] = kBlock;
   if (p.contains("experts")) {
     const int experts = Value(p, "experts"), top_k = Value(p, "top_k"),
               c = ExpertsDivisor(experts, top_k, 1.0 / s);
