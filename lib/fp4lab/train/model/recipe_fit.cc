@@ -77,24 +77,26 @@ struct PlacedLinear {
   int block = 0;
   std::size_t in = 0, out = 0;
 };
-std::vector<PlacedLinear> LinearsOf(const ModelConfig& m, std::span<const Part* const> parts) {
-  std::vector<PlacedLinear> linears;
+void AddLinears(const ModelConfig& m, int block, std::span<const Part* const> parts,
+                std::vector<PlacedLinear>* linears) {
   for (const Part* part : parts) {
     for (const LinearShape& linear : part->linears(m)) {
       if (linear.router) continue;
-      for (int i = 0; i < m.layers; ++i) {
-        if (!HasPart(m, i, *part)) continue;
-        linears.push_back({NameOf(i, linear), i, linear.in, linear.out});
-      }
+      linears->push_back({NameOf(block, linear), block, linear.in, linear.out});
     }
   }
+}
+
+std::vector<PlacedLinear> LinearsOf(const ModelConfig& m) {
+  std::vector<PlacedLinear> linears;
+  for (int i = 0; i < m.layers; ++i) AddLinears(m, i, PartsOfBlock(m, i), &linears);
   return linears;
 }
 
 // Throws Error for a pattern that matches no linear: it would silently select, or exclude, nothing.
 void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& m,
                    const std::string& where) {
-  const std::vector<PlacedLinear> linears = LinearsOf(m, PartsOf(m));
+  const std::vector<PlacedLinear> linears = LinearsOf(m);
   std::vector<std::string> names;
   for (const PlacedLinear& linear : linears) {
     const std::string name = "blocks.N" + linear.name.substr(linear.name.find('.', 7));
@@ -112,7 +114,7 @@ void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& 
 
 // Throws Error for a side term with more hot channels than the tensor of some linear has.
 void CheckHotChannels(const Recipe& state, const ModelConfig& m, const std::string& where) {
-  for (const PlacedLinear& linear : LinearsOf(m, PartsOf(m))) {
+  for (const PlacedLinear& linear : LinearsOf(m)) {
     const auto operands = OperandsOf(RecipeOf(state, linear.name, linear.block, m.layers));
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const bool is_input = i == kFpropInput || i == kWgradInput;
@@ -150,11 +152,11 @@ void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::strin
 // Throws Error for a pattern that matches no linear of any part, so that it is misspelled. A
 // pattern for a part that this model does not have stays, beside others in its rule.
 void CheckSpelling(const RecipeRule& rule, const ModelConfig& m, const std::string& where) {
-  const std::vector<PlacedLinear> linears = LinearsOf(m, Parts());
+  std::vector<PlacedLinear> linears;
+  AddLinears(m, 0, Parts(), &linears);
   std::vector<std::string> known;
-  for (const PlacedLinear& linear : linears) {
-    if (linear.block == 0) known.push_back("*" + linear.name.substr(8));
-  }
+  for (const PlacedLinear& linear : linears) known.push_back("*" + linear.name.substr(8));
+  for (int i = 1; i < m.layers; ++i) AddLinears(m, i, Parts(), &linears);
   for (std::size_t i = 0; i < rule.linears.size(); ++i) {
     const std::string& pattern = rule.linears[i];
     const auto holds = [&](const PlacedLinear& l) { return Matches(pattern, l.name); };
@@ -177,7 +179,7 @@ void CheckRules(const Recipe& recipe, const ModelConfig& m, const std::string& w
   std::vector<const Recipe*> states = {&recipe};
   for (const RecipeChange& change : recipe.then) states.push_back(&change.recipe);
   std::vector<RuleUse> uses(rules.size());
-  for (const PlacedLinear& linear : LinearsOf(m, PartsOf(m))) {
+  for (const PlacedLinear& linear : LinearsOf(m)) {
     std::vector<std::size_t> matching;
     for (std::size_t i = 0; i < rules.size(); ++i) {
       if (Matches(rules[i], linear.name, linear.block, m.layers)) matching.push_back(i);

@@ -1,4 +1,4 @@
-#include "fp4lab/gpu/engine/rendezvous.h"
+#include "fp4lab/gpu/world/rendezvous.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 // Group in a build without NCCL's header: a world of one process only.
 #include "fp4lab/base/error.h"
-#include "fp4lab/gpu/engine/group.cuh"
+#include "fp4lab/gpu/world/group.cuh"
 
 namespace fp4lab::gpu {
 

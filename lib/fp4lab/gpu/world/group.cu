@@ -3,9 +3,9 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/gpu/engine/group.cuh"
 #include "fp4lab/gpu/engine/library.h"
-#include "fp4lab/gpu/engine/rendezvous.h"
+#include "fp4lab/gpu/world/group.cuh"
+#include "fp4lab/gpu/world/rendezvous.h"
 
 namespace fp4lab::gpu {
 namespace {
