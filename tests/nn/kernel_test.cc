@@ -1,4 +1,5 @@
 // The binary32 kernels: the same bits everywhere, the double reference's values, and NaN.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include "fp4lab/nn/reference.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/tensor/gemm.h"
 #include "tests/nn/support.h"
 
 namespace fp4lab {
@@ -391,6 +393,40 @@ TEST_CASE("AdamW gives the same bits everywhere and the reference's values", "[n
   AdamWStep(options, bad, w, m, v);
   CHECK(std::isnan(w[7]));
   CHECK(std::isfinite(w[8]));
+}
+
+TEST_CASE("Newton-Schulz has the bits of its equations with whole products", "[nn]") {
+  const std::size_t n = 300, k = 420;  // beyond one panel of rows
+  for (const bool turned : {false, true}) {
+    Floats x = RandomFloats(n * k, 41), ortho = x;
+    const auto view = [&](Floats& values) {
+      const MatrixView<float> tall(values.data(), turned ? k : n, turned ? n : k);
+      return turned ? tall.Transposed() : tall;
+    };
+    NewtonSchulz(5, false, turned ? view(ortho).Transposed() : view(ortho));
+    Floats a(n * n), b(n * n), y(n * k);
+    const MatrixView<float> to_x(x.data(), n, k), to_a(a.data(), n, n), to_b(b.data(), n, n),
+        to_y(y.data(), n, k);
+    if (turned) {
+      const Floats given = x;
+      for (std::size_t i = 0; i < n * k; ++i) x[i] = given[i % k * n + i / k];
+    }
+    const float norm = static_cast<float>(std::sqrt(SumOfSquares(x))) + kNewtonSchulzEpsilon;
+    for (float& value : x) value = value / norm;
+    for (int step = 0; step < 5; ++step) {
+      Gemm(to_x, to_x, {}, to_a);
+      for (std::size_t i = 0; i < b.size(); ++i) b[i] = kNewtonSchulzB * a[i];
+      Gemm(to_a, to_a, {.alpha = kNewtonSchulzC, .accumulate = true}, to_b);
+      for (std::size_t i = 0; i < y.size(); ++i) y[i] = kNewtonSchulzA * x[i];
+      Gemm(to_b, to_x.Transposed(), {.accumulate = true}, to_y);
+      std::copy(y.begin(), y.end(), x.begin());
+    }
+    std::size_t different = 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      for (std::size_t c = 0; c < k; ++c) different += view(ortho)(r, c) != to_x(r, c) ? 1 : 0;
+    }
+    CHECK(different == 0);
+  }
 }
 
 TEST_CASE("Newton-Schulz and Muon give the same bits everywhere and the reference's values",

@@ -1,5 +1,6 @@
 #include "fp4lab/nn/optimizer/muon.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -18,10 +19,16 @@ namespace {
 
 using Writable = MatrixView<float>;
 
-// Calls each(element of x, elements of others at its place...), rows in parallel.
+// Calls each(element of x, elements of others at its place...), rows in parallel. A compiler makes
+// vectors of a loop only where it knows the stride.
 template <class Function, class... Others>
 void ForEach(Writable x, Function each, Others... others) {
+  const bool dense = x.col_stride == 1 && (... && (others.col_stride == 1));
+  const auto row = [&](std::size_t cols, auto* to, auto*... from) {
+    for (std::size_t c = 0; c < cols; ++c) each(to[c], from[c]...);
+  };
   ParallelFor(x.rows, [&](std::size_t r) {
+    if (dense) return row(x.cols, &x(r, 0), &others(r, 0)...);
     for (std::size_t c = 0; c < x.cols; ++c) each(x(r, c), others(r, c)...);
   });
 }
@@ -29,6 +36,21 @@ void ForEach(Writable x, Function each, Others... others) {
 void Scale(float factor, Writable from, Writable to) {
   ForEach(
       to, [factor](float& out, float in) { out = factor * in; }, from);
+}
+
+// c = alpha a a^T [+ c], as Gemm, where c is symmetric, if it is added to. The result is symmetric,
+// too, to the last bit, since its elements (i, j) and (j, i) have the same products in the same
+// order: so half of them are computed.
+void SymmetricGemm(Writable a, const GemmOptions& options, Writable c) {
+  constexpr std::size_t kPanel = 128;
+  for (std::size_t first = 0; first < a.rows; first += kPanel) {
+    const std::size_t rows = std::min(kPanel, a.rows - first), end = first + rows;
+    Gemm(a.Block(first, 0, rows, a.cols), a.Block(0, 0, end, a.cols), options,
+         c.Block(first, 0, rows, end));
+  }
+  ParallelFor(a.rows, [&](std::size_t r) {
+    for (std::size_t i = (r / kPanel + 1) * kPanel; i < a.rows; ++i) c(r, i) = c(i, r);
+  });
 }
 
 // x / (its Frobenius norm + epsilon).
@@ -51,9 +73,9 @@ struct Memory {
 
 void Step(Writable x, Memory* memory) {
   const Writable a = memory->squares.View(), b = memory->polynomial.View(), y = memory->wide.View();
-  Gemm(x, x, {}, a);
+  SymmetricGemm(x, {}, a);
   Scale(kNewtonSchulzB, a, b);
-  Gemm(a, a, {.alpha = kNewtonSchulzC, .accumulate = true}, b);  // A is symmetric
+  SymmetricGemm(a, {.alpha = kNewtonSchulzC, .accumulate = true}, b);  // A is symmetric
   Scale(kNewtonSchulzA, x, y);
   Gemm(b, x.Transposed(), {.accumulate = true}, y);
   ForEach(
@@ -73,7 +95,7 @@ void AddRounded(float factor, Writable x, Writable to) {
 void StepInBf16(Writable x, Memory* memory) {
   const Writable a = memory->squares.View(), b = memory->polynomial.View(),
                  ca = memory->scaled.View(), y = memory->wide.View();
-  Gemm(x, x, {}, a);
+  SymmetricGemm(x, {}, a);
   RoundBf16(a, a);
   Scale(kNewtonSchulzC, a, ca);
   RoundBf16(ca, ca);
