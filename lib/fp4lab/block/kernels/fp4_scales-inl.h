@@ -111,8 +111,10 @@ HWY_INLINE SixteenScales SixteenScalesOf(const ScaleConstants& k, __m512 amax, f
   return {_mm512_mask_mov_ps(safe, zeros, _mm512_set1_ps(1.0f)), s.value.raw, s.byte.raw};
 }
 
-// The prefetch distance: the hardware prefetcher does not keep up with the bursts.
-inline constexpr std::size_t kPrefetchAhead = 2048;  // elements
+// The prefetch distance: the hardware prefetcher does not keep up with the bursts. Into the
+// second-level cache, which has more loads in flight than the first: on a Zen 4 1.7 times as fast
+// from DRAM on one thread as 2048 elements ahead into the first.
+inline constexpr std::size_t kPrefetchAhead = 8192;  // elements
 
 struct Fp4Scales {
   static constexpr std::size_t kMax = kMaxSpan * kMaxChunk / 16 + 16;
@@ -135,7 +137,7 @@ HWY_INLINE void FindFp4ScalesOfRow(const ScaleConstants& k, const float* x, std:
   std::size_t c = 0;
   for (; c + kSixteen <= cols; c += kSixteen, b += 16) {
     for (std::size_t i = 0; i < kSixteen; i += 16) {
-      _mm_prefetch(reinterpret_cast<const char*>(x + c + i + kPrefetchAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(x + c + i + kPrefetchAhead), _MM_HINT_T1);
     }
     StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(x + c), factor), b, s);
   }

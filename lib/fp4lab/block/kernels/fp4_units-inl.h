@@ -110,7 +110,7 @@ struct Fp4Step {
                                     Fp4Scales* s) {
     const float* from = x + step * kElements;
     for (std::size_t i = 0; i < kElements; i += 16) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T1);
     }
     const __m512 amaxes = SixteenAmaxes<kBlock>(from);
     StoreScales(SixteenScalesOf(k, amaxes, Rounder::kFactor), step * 16, s);

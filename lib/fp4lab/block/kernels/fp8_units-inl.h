@@ -148,7 +148,7 @@ struct Fp8Step {
                                     Fp4Scales* s) {
     const float* from = x + step * kElements;
     for (std::size_t i = 0; i < kElements; i += 16) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T1);
     }
     if constexpr (kBlock != 0) {
       StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(from), Elements::kFactor), step * 16, s);
