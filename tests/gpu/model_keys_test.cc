@@ -81,14 +81,20 @@ TEST_CASE("Heads without rotary positions are copied on the GPU", "[gpu]") {
   CHECK(Different(ToHost(back), qkv) == 0);
 }
 
-template <class T>
-void CheckLoss(const LossOptions& options, std::size_t rows, std::size_t vocabulary) {
-  CAPTURE(options.soft_cap, options.z_loss, rows, vocabulary);
-  std::vector<float> logits = Normal(1, rows * vocabulary, 9.0);
+// A target for each row.
+std::vector<std::uint16_t> SpreadTargets(std::size_t rows, std::size_t vocabulary) {
   std::vector<std::uint16_t> targets(rows);
   for (std::size_t r = 0; r < rows; ++r) {
     targets[r] = static_cast<std::uint16_t>(r * 31 % vocabulary);
   }
+  return targets;
+}
+
+template <class T>
+void CheckLoss(const LossOptions& options, std::size_t rows, std::size_t vocabulary) {
+  CAPTURE(options.soft_cap, options.z_loss, rows, vocabulary);
+  std::vector<float> logits = Normal(1, rows * vocabulary, 9.0);
+  const std::vector<std::uint16_t> targets = SpreadTargets(rows, vocabulary);
   const auto device = ToDevice(logits);
   const auto device_targets = ToDevice(targets);
   auto losses = Poisoned<double>(rows);
@@ -135,10 +141,7 @@ void CheckTeacherLoss(const LossOptions& options, float temperature, float share
     fp4lab::SoftCap(options.soft_cap, MatrixView<float>(logits.data(), rows, vocabulary));
   }
   const std::vector<float> teacher = Normal(2, rows * vocabulary, 4.0);
-  std::vector<std::uint16_t> targets(rows);
-  for (std::size_t r = 0; r < rows; ++r) {
-    targets[r] = static_cast<std::uint16_t>(r * 31 % vocabulary);
-  }
+  const std::vector<std::uint16_t> targets = SpreadTargets(rows, vocabulary);
   const auto device = ToDevice(logits), device_teacher = ToDevice(teacher);
   const auto device_targets = ToDevice(targets);
   auto losses = Poisoned<double>(rows), kl = Poisoned<double>(rows);

@@ -92,7 +92,7 @@ struct ModelConfig {
   // Where blocks differ: block i has the parts of list i modulo the lists, and `parts` are those of
   // all lists, in the order of their first places. Empty: each block has `parts`.
   std::vector<std::vector<std::string>> pattern = {};
-  int head_dim = 0;  // 0: d_model / heads
+  int head_dim = 0;      // 0: d_model / heads
   bool qk_norm = false;  // RMSNorm of each head's queries and keys, before rotary positions (Qwen3)
   int window = 0;        // keys that a query sees, its own included; 0: all before it
   // With a window, every N-th block (N - 1, 2 N - 1, ...) sees all keys; 0: none does.

@@ -50,14 +50,19 @@ __device__ inline float FactorOfRow(float scale, const LossOptions& options,
   return factor * (1.0f + 2.0f * options.z_loss * lse);
 }
 
+// The gradient of a logit taken back through the soft cap, if there is one, whose result is z.
+__device__ inline float BackThroughSoftCap(float gradient, float z, float soft_cap) {
+  if (!(soft_cap > 0.0f)) return gradient;
+  const float t = z / soft_cap;
+  return gradient * (1.0f - t * t);
+}
+
 // The gradient of a logit z, taken back through the soft cap if there is one.
 __device__ inline float GradientOfLogit(float z, float max, float factor, float scale,
                                         bool is_target, float soft_cap) {
   float gradient = ExpNonPositive(z - max) * factor;
   if (is_target) gradient = gradient - scale;
-  if (!(soft_cap > 0.0f)) return gradient;
-  const float t = z / soft_cap;
-  return gradient * (1.0f - t * t);
+  return BackThroughSoftCap(gradient, z, soft_cap);
 }
 
 __global__ void SoftCapKernel(float cap, std::size_t size, float* logits) {
@@ -125,11 +130,8 @@ __global__ void TeacherLossKernel(const float* logits, const std::uint16_t* targ
   for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
     float gradient = GradientOfLogit(z[c], max, factor, scale, c == target, 0.0f);
     gradient = gradient + (q(c) * of_q - p(c) * of_p);
-    if (options.soft_cap > 0.0f) {
-      const float capped = z[c] / options.soft_cap;
-      gradient = gradient * (1.0f - capped * capped);
-    }
-    Store(dlogits + row * vocabulary + c, multiplier * gradient);
+    Store(dlogits + row * vocabulary + c,
+          multiplier * BackThroughSoftCap(gradient, z[c], options.soft_cap));
   }
 }
 
