@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,6 +97,31 @@ TEST_CASE("The lock of a living process is kept, that of a killed one is taken o
   CHECK(dead->process == child);
   ::waitpid(child, nullptr, 0);
   CHECK(Entries(folder.path()) == 2);  // .lock and "taken": no claim is left
+}
+
+TEST_CASE("What a process that was killed before it wrote a byte has left is removed at once",
+          "[io][lock]") {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {  // the first byte that it writes to a file is its end
+    const rlimit none{0, 0};
+    ::signal(SIGXFSZ, SIG_DFL);
+    ::setrlimit(RLIMIT_CORE, &none);
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    SharedLock lock;
+    (void)lock.Take(folder.path());
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  REQUIRE(WIFSIGNALED(status));
+  REQUIRE(Entries(folder.path()) == 1);
+  CHECK(fs::file_size(fs::directory_iterator(folder.path())->path()) == 0);
+  {
+    SharedLock lock;
+    CHECK_FALSE(lock.Take(folder.path()).has_value());
+  }
+  CHECK(Entries(folder.path()) == 0);
 }
 
 TEST_CASE("A lock of another machine is dead once its file's time stands still", "[io][lock]") {

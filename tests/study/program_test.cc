@@ -211,6 +211,7 @@ TEST_CASE("Two processes in one folder, both killed at random moments, end with 
   CHECK(Timeless(folder.Path() / "both/results.json") ==
         Timeless(folder.Path() / "whole/results.json"));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.Path() / "both")) {
+    INFO(entry.path());
     CHECK(entry.path().filename().string().find(".lock") == std::string::npos);
   }
 }

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/io/random_digits.h"
 
@@ -27,6 +28,8 @@ namespace fs = std::filesystem;
 
 // The claim of a successor: ".lock.after-NAME", NAME the lock whose holder is dead.
 constexpr const char* kClaim = ".lock.after-";
+// A file that is being made: ".lock.new-NAME-MACHINE-PROCESS-BORN". Its maker may be killed before
+// it has written a byte, so the file's name tells whose it is. MACHINE is a hash.
 constexpr const char* kNew = ".lock.new-";
 
 // The lines of a lock's file.
@@ -48,8 +51,8 @@ std::string FirstWord(const char* path) {
 
 // The start of a process in ticks since the boot; empty: there is no such process, or it has ended
 // and only waits for its parent.
-std::string BirthOf(long process) {
-  std::ifstream in("/proc/" + std::to_string(process) + "/stat");
+std::string BirthOf(const std::string& process) {
+  std::ifstream in("/proc/" + process + "/stat");
   std::string line;
   if (!std::getline(in, line)) return "";
   const std::size_t name_end = line.rfind(')');  // the name may hold anything
@@ -83,6 +86,9 @@ std::string TimeOfDay() {
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text.data();
 }
+
+// A machine as file names have it.
+std::string HashOf(const std::string& machine) { return Sha256(machine).substr(0, 16); }
 
 std::string TextOf(const Content& content) {
   return "fp4lab lock\n" + content.name + "\n" + content.host + "\n" + content.machine + "\n" +
@@ -134,7 +140,8 @@ LockHolder HolderOf(const SeenFile& seen, double now) {
 // `now`: a time of the file's server.
 bool IsDead(const SeenFile& seen, double now) {
   const Content& c = seen.content;
-  if (!c.name.empty() && c.machine == Machine()) return BirthOf(c.process) != c.born;
+  if (!c.name.empty() && c.machine == Machine())
+    return BirthOf(std::to_string(c.process)) != c.born;
   return now - Seconds(seen.status.st_mtim) > SharedLock::kDeadSeconds;
 }
 
@@ -142,8 +149,9 @@ bool IsDead(const SeenFile& seen, double now) {
 class NewFile {
  public:
   explicit NewFile(const fs::path& folder)
-      : content_{RandomDigits(), Host(), Machine(), ::getpid(), BirthOf(::getpid()), TimeOfDay()} {
-    path_ = folder / (kNew + content_.name);
+      : content_{RandomDigits(), Host(), Machine(), ::getpid(), BirthOf("self"), TimeOfDay()} {
+    path_ = folder / (kNew + content_.name + "-" + HashOf(content_.machine) + "-" +
+                      std::to_string(content_.process) + "-" + content_.born);
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
       throw Error(folder.string(), std::string("cannot be written to: ") + std::strerror(errno));
@@ -207,6 +215,20 @@ std::string NameOf(const SeenFile& seen) {
          std::to_string(seen.status.st_mtim.tv_sec);
 }
 
+// Whether the process that was making the new file `path` has ended. Files of other machines, and
+// those that an older version named, are judged by their age.
+bool IsOfDead(const fs::path& path, double now) {
+  std::istringstream words(path.filename().string().substr(std::strlen(kNew)));
+  std::string name, machine, process, born;
+  std::getline(words, name, '-');
+  std::getline(words, machine, '-');
+  std::getline(words, process, '-');
+  std::getline(words, born);
+  if (machine == HashOf(Machine())) return BirthOf(process) != born;
+  const std::optional<SeenFile> seen = Look(path);
+  return seen && IsDead(*seen, now);
+}
+
 // Removes the remains of killed processes: claims on locks other than `own`, and new files of the
 // dead.
 void Sweep(const fs::path& folder, const std::string& own, double now) {
@@ -214,10 +236,7 @@ void Sweep(const fs::path& folder, const std::string& own, double now) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string file = entry.path().filename().string();
     bool removes = file.starts_with(kClaim) && file != kClaim + own;
-    if (file.starts_with(kNew)) {
-      const std::optional<SeenFile> seen = Look(entry.path());
-      removes = seen && IsDead(*seen, now);
-    }
+    if (file.starts_with(kNew)) removes = IsOfDead(entry.path(), now);
     if (removes) fs::remove(entry.path(), ignored);
   }
 }
