@@ -43,7 +43,8 @@ std::string VersionText() {
          "compiler  " + machine.compiler + ", Highway " + machine.highway + "\n" +
          "SIMD      compiled in: " + Joined(CompiledSimdTargets(), " ") + "\n" +
          "          available here: " + Joined(SimdTargets(), " ") + "\n" +
-         "          chosen: " + ActiveSimdTarget() + "\n" + CudaText();
+         "          chosen: " + ActiveSimdTarget() +
+         (ActiveSimdTarget() == "neon" && HasDotProduct() ? ", with SDOT" : "") + "\n" + CudaText();
 }
 
 }  // namespace fp4lab::tools

@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/tensor/scratch.h"
 #include "fp4lab/tensor/tile_loop.h"
 
@@ -41,6 +42,22 @@ namespace HWY_NAMESPACE {
 inline constexpr std::size_t kFp4Depth = 512;
 inline constexpr std::size_t kFp4MaxTileRows = 43 * kFp4TileRows, kFp4MaxTileCols = 256;
 
+// The functions of one way to multiply bytes.
+struct Fp4Routines {
+  void (*pack)(Fp4Codes b, std::size_t block, std::uint8_t* out);
+  ComputeFp4TileFunction (*tile)(std::size_t block, std::size_t rows, std::size_t cols);
+};
+template <class DotsUsed>
+constexpr Fp4Routines RoutinesOf() {
+  return {PackFp4Panel<DotsUsed>, Fp4TileFunction<DotsUsed>};
+}
+Fp4Routines BestFp4Routines() {
+#if HWY_TARGET != HWY_SCALAR && HWY_ARCH_ARM_A64
+  if (HasDotProduct()) return RoutinesOf<SdotDots>();
+#endif
+  return RoutinesOf<Dots>();
+}
+
 // A product, cut into tiles of c. c has unit stride along its rows.
 struct Fp4Product {
   Fp4Operand a, b;
@@ -48,6 +65,7 @@ struct Fp4Product {
   std::size_t block;
   float alpha;
   bool accumulate;
+  Fp4Routines routines = BestFp4Routines();
   TileGrid tiles = {c.rows, c.cols, kFp4MaxTileRows, kFp4MaxTileCols};
   const std::uint8_t* packed = nullptr;  // b's panels
 
@@ -131,7 +149,7 @@ void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, 
     for (std::size_t i = 0; i < c.rows; i += kFp4TileRows) {
       w.to.c = &c(i, j);
       const std::size_t tile_rows = std::min(kFp4TileRows, c.rows - i);
-      Fp4TileFunction(p.block, tile_rows, w.to.cols)(w);
+      p.routines.tile(p.block, tile_rows, w.to.cols)(w);
       w.a += kFp4TileRows * w.a_row_stride;
       w.a_scales += kFp4TileRows * w.a_scale_row_stride;
       w.to.state += kFp4TileRows * kFp4PanelCols;
@@ -155,7 +173,7 @@ const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
   if (depth == 0) return packed;  // nothing to pack: the codes may have no memory
   ForEachPiece(parallel && p.b.codes.size() > kParallelPacking, panels, [&](std::size_t i) {
     const std::size_t n = i * kFp4PanelCols, cols = std::min(kFp4PanelCols, p.b.codes.rows - n);
-    PackFp4Panel(p.b.codes.Block(n, 0, cols, depth), p.block, packed + i * panel_bytes);
+    p.routines.pack(p.b.codes.Block(n, 0, cols, depth), p.block, packed + i * panel_bytes);
     PackFp4PanelScales(p.b.scales, p.b.block_rows, n, cols, p.block, packed + i * panel_bytes);
   });
   return packed;

@@ -30,76 +30,102 @@ inline constexpr std::size_t kFp4TileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_A
 inline constexpr std::size_t kFp4TileVectors = 2;
 inline constexpr std::size_t kFp4PanelCols = kFp4TileVectors * kLanes;
 
-// Lane n of a DotSum is start(n) + the sum over quads of a[0] * b(n)[0] + ... + a[3] * b(n)[3],
-// with a unsigned and b signed. In the FP4 GEMM |a|, |b|, the number of quads and |start| are at
-// most 24, 12, 8 and 12 * 12 * 32, so that sums of pairs fit 16 bits:
-//   12 * 12 * 32 + 16 * 24 * 12 < 2^15
-using DotCodes = Fp4IntVec;
-using DotBytes = Fp4IntVec;
-
-HWY_INLINE DotBytes LoadDotBytes(const std::uint8_t* from) {
+HWY_INLINE Fp4IntVec LoadDotBytes(const std::uint8_t* from) {
   return hn::Load(Fp4IntTag(), reinterpret_cast<const std::int32_t*>(from));
 }
-HWY_INLINE DotCodes BroadcastQuad(const std::uint8_t* from) {
+HWY_INLINE Fp4IntVec BroadcastQuad(const std::uint8_t* from) {
   std::int32_t quad;
   std::memcpy(&quad, from, sizeof(quad));
   return hn::Set(Fp4IntTag(), quad);
 }
 
+// How the target multiplies bytes. Lane n of Whole(sum) is start(n) + the sum over quads of
+// a[0] * b(n)[0] + ... + a[3] * b(n)[3], with a unsigned and b signed; `sum` begins as
+// Start(start). In the FP4 GEMM |a|, |b|, the number of quads and |start| are at most 24, 12, 8 and
+// 12 * 12 * 32. So sums of pairs fit 16 bits, and a fits a signed byte:
+//   12 * 12 * 32 + 16 * 24 * 12 < 2^15
 #if HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86
-// AVX3_DL implies AVX512_VNNI, but Highway 1.0.3 does not tell the compiler: the intrinsic does not
-// compile.
-using DotSum = Fp4IntVec;
-HWY_INLINE DotSum StartDot(const std::uint8_t* from) { return LoadDotBytes(from); }
-HWY_INLINE DotSum AddDot(DotSum sum, DotCodes a, DotBytes b) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-  return sum;
+struct Dots {
+  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+  // AVX3_DL implies AVX512_VNNI, but Highway 1.0.3 does not tell the compiler: the intrinsic does
+  // not compile.
+  static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
+};
+#elif HWY_TARGET != HWY_SCALAR && (HWY_ARCH_ARM_A64 || HWY_TARGET <= HWY_SSSE3)
+// Sums of pairs in 16 bits, which Whole adds to 32 bits at the end.
+#if HWY_ARCH_ARM_A64
+HWY_INLINE auto PairProducts(Fp4IntVec a, Fp4IntVec b) {
+  const int8x16_t x = vreinterpretq_s8_s32(a.raw), y = vreinterpretq_s8_s32(b.raw);
+  return vreinterpretq_s32_s16(
+      vpaddq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(y)), vmull_high_s8(x, y)));
 }
-HWY_INLINE Fp4IntVec WholeDot(DotSum sum) { return sum; }
-// `start` in the form that StartDot loads.
-HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) { return start; }
-#elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET <= HWY_SSSE3
-// pmaddubsw: sums of pairs in 16 bits, which WholeDot adds to 32 bits at the end.
-using DotSum = Fp4IntVec;
-HWY_INLINE DotSum StartDot(const std::uint8_t* from) { return LoadDotBytes(from); }
-#if HWY_TARGET <= HWY_AVX3
-HWY_INLINE auto PairProducts(DotCodes a, DotBytes b) { return _mm512_maddubs_epi16(a.raw, b.raw); }
-HWY_INLINE auto AddPairs(DotSum x) { return _mm512_madd_epi16(x.raw, _mm512_set1_epi16(1)); }
+HWY_INLINE auto AddPairs(Fp4IntVec x) { return vpaddlq_s16(vreinterpretq_s16_s32(x.raw)); }
+#elif HWY_TARGET <= HWY_AVX3
+HWY_INLINE auto PairProducts(Fp4IntVec a, Fp4IntVec b) {
+  return _mm512_maddubs_epi16(a.raw, b.raw);
+}
+HWY_INLINE auto AddPairs(Fp4IntVec x) { return _mm512_madd_epi16(x.raw, _mm512_set1_epi16(1)); }
 #elif HWY_TARGET <= HWY_AVX2
-HWY_INLINE auto PairProducts(DotCodes a, DotBytes b) { return _mm256_maddubs_epi16(a.raw, b.raw); }
-HWY_INLINE auto AddPairs(DotSum x) { return _mm256_madd_epi16(x.raw, _mm256_set1_epi16(1)); }
+HWY_INLINE auto PairProducts(Fp4IntVec a, Fp4IntVec b) {
+  return _mm256_maddubs_epi16(a.raw, b.raw);
+}
+HWY_INLINE auto AddPairs(Fp4IntVec x) { return _mm256_madd_epi16(x.raw, _mm256_set1_epi16(1)); }
 #else
-HWY_INLINE auto PairProducts(DotCodes a, DotBytes b) { return _mm_maddubs_epi16(a.raw, b.raw); }
-HWY_INLINE auto AddPairs(DotSum x) { return _mm_madd_epi16(x.raw, _mm_set1_epi16(1)); }
+HWY_INLINE auto PairProducts(Fp4IntVec a, Fp4IntVec b) { return _mm_maddubs_epi16(a.raw, b.raw); }
+HWY_INLINE auto AddPairs(Fp4IntVec x) { return _mm_madd_epi16(x.raw, _mm_set1_epi16(1)); }
 #endif
-HWY_INLINE DotSum AddDot(DotSum sum, DotCodes a, DotBytes b) {
-  const hn::Repartition<std::int16_t, Fp4IntTag> pairs;
-  const Fp4IntVec products = {PairProducts(a, b)};
-  return hn::BitCast(Fp4IntTag(), hn::Add(hn::BitCast(pairs, sum), hn::BitCast(pairs, products)));
-}
-HWY_INLINE Fp4IntVec WholeDot(DotSum sum) { return {AddPairs(sum)}; }
-HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) {
-  return hn::And(start, hn::Set(Fp4IntTag(), 0xFFFF));
-}
+struct Dots {
+  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) {
+    return hn::And(start, hn::Set(Fp4IntTag(), 0xFFFF));
+  }
+  static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
+    const hn::Repartition<std::int16_t, Fp4IntTag> pairs;
+    const Fp4IntVec products{PairProducts(a, b)};
+    return hn::BitCast(Fp4IntTag(), hn::Add(hn::BitCast(pairs, sum), hn::BitCast(pairs, products)));
+  }
+  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return Fp4IntVec{AddPairs(sum)}; }
+};
 #else  // 32-bit products of one byte a lane
-using DotSum = Fp4IntVec;
-HWY_INLINE DotSum StartDot(const std::uint8_t* from) { return LoadDotBytes(from); }
-HWY_INLINE DotSum AddDot(DotSum sum, DotCodes a, DotBytes b) {
-  const Fp4IntTag d;
-  const Fp4IntVec low = hn::Set(d, 0xFF);
-  sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<24>(b))));
-  a = hn::ShiftRight<8>(a);
-  sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<16>(b))));
-  a = hn::ShiftRight<8>(a);
-  sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<8>(b))));
-  a = hn::ShiftRight<8>(a);
-  return hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(b)));
-}
-HWY_INLINE Fp4IntVec WholeDot(DotSum sum) { return sum; }
-HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) { return start; }
+struct Dots {
+  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+  static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
+    const Fp4IntTag d;
+    const Fp4IntVec low = hn::Set(d, 0xFF);
+    sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<24>(b))));
+    a = hn::ShiftRight<8>(a);
+    sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<16>(b))));
+    a = hn::ShiftRight<8>(a);
+    sum = hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(hn::ShiftLeft<8>(b))));
+    a = hn::ShiftRight<8>(a);
+    return hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(b)));
+  }
+  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
+};
 #endif
 
-HWY_INLINE GemmVec FinishDot(DotSum sum) { return hn::ConvertTo(GemmTag(), WholeDot(sum)); }
+#if HWY_TARGET != HWY_SCALAR && HWY_ARCH_ARM_A64
+// By SDOT, on CPUs with HasDotProduct() of base/simd/simd.h.
+struct SdotDots {
+  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+  static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
+#if defined(__ARM_FEATURE_DOTPROD)
+    return Fp4IntVec(vdotq_s32(sum.raw, vreinterpretq_s8_s32(a.raw), vreinterpretq_s8_s32(b.raw)));
+#else
+    // No target of Highway 1.0.3 tells the compiler of FEAT_DotProd: the intrinsic does not
+    // compile. The assembler may take more from here on, which the compiler does not use.
+    asm(".arch armv8.6-a+crypto+sve2\n\tsdot %0.4s, %1.16b, %2.16b"
+        : "+w"(sum.raw)
+        : "w"(a.raw), "w"(b.raw));
+    return sum;
+#endif
+  }
+  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
+};
+#endif
 
 // fl(a * b + c) for an exact product a * b: fused and separate operations give the same result.
 HWY_INLINE GemmVec AddExact(GemmVec a, GemmVec b, GemmVec c) {

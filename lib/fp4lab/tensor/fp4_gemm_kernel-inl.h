@@ -36,7 +36,7 @@ struct Fp4Work {
   TileOutput to;
 };
 
-template <std::size_t kRows, std::size_t kVectors>
+template <class DotsUsed, std::size_t kRows, std::size_t kVectors>
 struct Fp4Tile : SumTile<kRows, kVectors, kFp4PanelCols> {
   HWY_INLINE Fp4Tile() {}
 
@@ -49,14 +49,17 @@ struct Fp4Tile : SumTile<kRows, kVectors, kFp4PanelCols> {
                            std::size_t at, const float* a_scales, const std::uint8_t* b) {
     constexpr std::size_t kWidth = kVectors * kLanes * 4;  // bytes of a line of the panel
     const std::uint8_t* const tail = b + kQuads * kWidth;
-    DotSum dot[kRows][kVectors];
-    ForEach([&](auto i, auto j, auto) HWY_ATTR { dot[i][j] = StartDot(tail + 4 * j * kLanes); });
+    Fp4IntVec dot[kRows][kVectors];
+    // The panel holds what DotsUsed::Start makes of the starts.
+    ForEach([&](auto i, auto j, auto)
+                HWY_ATTR { dot[i][j] = LoadDotBytes(tail + 4 * j * kLanes); });
     Repeat<kQuads>([&](auto) HWY_ATTR {
-      DotBytes bytes[kVectors];
+      Fp4IntVec bytes[kVectors];
       Repeat<kVectors>([&](auto j) HWY_ATTR { bytes[j] = LoadDotBytes(b + 4 * j * kLanes); });
       Repeat<kRows>([&](auto i) HWY_ATTR {
-        const DotCodes codes = BroadcastQuad(rows[i] + at);
-        Repeat<kVectors>([&](auto j) HWY_ATTR { dot[i][j] = AddDot(dot[i][j], codes, bytes[j]); });
+        const Fp4IntVec codes = BroadcastQuad(rows[i] + at);
+        Repeat<kVectors>([&](auto j)
+                             HWY_ATTR { dot[i][j] = DotsUsed::Add(dot[i][j], codes, bytes[j]); });
       });
       at += w.a_quad_stride;
       b += kWidth;
@@ -67,15 +70,16 @@ struct Fp4Tile : SumTile<kRows, kVectors, kFp4PanelCols> {
     Repeat<kRows>([&](auto i) HWY_ATTR {
       const GemmVec sa = hn::Set(GemmTag(), a_scales[i * w.a_scale_row_stride]);
       Repeat<kVectors>([&](auto j) HWY_ATTR {
-        sum[i][j] = AddExact(FinishDot(dot[i][j]), hn::Mul(sa, sb[j]), sum[i][j]);
+        const GemmVec whole = hn::ConvertTo(GemmTag(), DotsUsed::Whole(dot[i][j]));
+        sum[i][j] = AddExact(whole, hn::Mul(sa, sb[j]), sum[i][j]);
       });
     });
   }
 };
 
-template <std::size_t kQuads, std::size_t kRows, std::size_t kVectors>
+template <class DotsUsed, std::size_t kQuads, std::size_t kRows, std::size_t kVectors>
 HWY_NOINLINE void ComputeFp4Tile(const Fp4Work& w) {
-  Fp4Tile<kRows, kVectors> tile;
+  Fp4Tile<DotsUsed, kRows, kVectors> tile;
   tile.Start(w.to);
   const std::uint8_t* rows[kRows];
   Repeat<kRows>([&](auto i) HWY_ATTR { rows[i] = w.a + i * w.a_row_stride; });
@@ -93,21 +97,23 @@ HWY_NOINLINE void ComputeFp4Tile(const Fp4Work& w) {
 
 using ComputeFp4TileFunction = void (*)(const Fp4Work&);
 
-template <std::size_t kQuads, std::size_t kVectors, std::size_t... kRows>
+template <class DotsUsed, std::size_t kQuads, std::size_t kVectors, std::size_t... kRows>
 constexpr std::array<ComputeFp4TileFunction, sizeof...(kRows)> Fp4TilesOf(
     std::index_sequence<kRows...>) {
-  return {ComputeFp4Tile<kQuads, kRows + 1, kVectors>...};
+  return {ComputeFp4Tile<DotsUsed, kQuads, kRows + 1, kVectors>...};
 }
-template <std::size_t kQuads, std::size_t... kVectors>
+template <class DotsUsed, std::size_t kQuads, std::size_t... kVectors>
 constexpr auto Fp4Tiles(std::index_sequence<kVectors...>) {
-  return std::array{Fp4TilesOf<kQuads, kVectors + 1>(std::make_index_sequence<kFp4TileRows>())...};
+  return std::array{
+      Fp4TilesOf<DotsUsed, kQuads, kVectors + 1>(std::make_index_sequence<kFp4TileRows>())...};
 }
 
 // The tile function for blocks of 16 or 32 and `rows` rows by up to `cols` columns.
-HWY_INLINE ComputeFp4TileFunction Fp4TileFunction(std::size_t block, std::size_t rows,
-                                                  std::size_t cols) {
-  static constexpr std::array kTiles = {Fp4Tiles<4>(std::make_index_sequence<kFp4TileVectors>()),
-                                        Fp4Tiles<8>(std::make_index_sequence<kFp4TileVectors>())};
+template <class DotsUsed>
+ComputeFp4TileFunction Fp4TileFunction(std::size_t block, std::size_t rows, std::size_t cols) {
+  static constexpr std::array kTiles = {
+      Fp4Tiles<DotsUsed, 4>(std::make_index_sequence<kFp4TileVectors>()),
+      Fp4Tiles<DotsUsed, 8>(std::make_index_sequence<kFp4TileVectors>())};
   return kTiles[block == 32 ? 1 : 0][DivideUp(cols, kLanes) - 1][rows - 1];
 }
 

@@ -141,6 +141,7 @@ HWY_INLINE Fp4IntVec Signed(Fp4IntVec codes) {
 }
 
 // Packs one block of k, from step k of b on, for the vector of columns of a panel from column n on.
+template <class DotsUsed>
 HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size_t block,
                              std::size_t width, std::uint8_t* HWY_RESTRICT out) {
   const Fp4IntTag d;
@@ -150,21 +151,23 @@ HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size
     const FourQuads x = LoadFourQuads(b, n, k + i);
     Repeat<4>([&](auto q) HWY_ATTR {
       const Fp4IntVec quad = Signed(x.quad[q]);
-      total = AddDot(total, ones, quad);
+      total = DotsUsed::Add(total, ones, quad);
       hn::Store(quad, d, reinterpret_cast<std::int32_t*>(out + ((i / 4 + q) * width + n) * 4));
     });
   }
-  const Fp4IntVec start = hn::Mul(WholeDot(total), hn::Set(d, -12));
-  hn::Store(DotStart(start), d, reinterpret_cast<std::int32_t*>(out + block * width) + n);
+  const Fp4IntVec start = hn::Mul(DotsUsed::Whole(total), hn::Set(d, -12));
+  hn::Store(DotsUsed::Start(start), d, reinterpret_cast<std::int32_t*>(out + block * width) + n);
 }
 
 // Packs columns of b as a panel. For each block of k the panel holds the codes less 12, quad q of
 // column n at (q * width + n) * 4; then -12 times their sum, at which the block's sum starts, so
 // that a's offset of 12 cancels; then scale / 4 (from PackFp4PanelScales).
+template <class DotsUsed>
 HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
   const std::size_t width = Fp4PanelWidth(b.rows);
   for (std::size_t k = 0; k < b.cols; k += block) {
-    for (std::size_t n = 0; n < width; n += kLanes) PackFp4Block(b, n, k, block, width, out);
+    for (std::size_t n = 0; n < width; n += kLanes)
+      PackFp4Block<DotsUsed>(b, n, k, block, width, out);
     out += Fp4PanelBlockBytes(block, width);
   }
 }

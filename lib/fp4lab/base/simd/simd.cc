@@ -1,5 +1,10 @@
 #include "fp4lab/base/simd/simd.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -63,6 +68,16 @@ bool HasFusedMultiplyAdd() {
   constexpr std::string_view kWithout[] = {"sse4", "ssse3", "sse2", "scalar", "emu128"};
   return std::find(std::begin(kWithout), std::end(kWithout), ActiveSimdTarget()) ==
          std::end(kWithout);
+#endif
+}
+
+bool HasDotProduct() {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return true;  // the compiler was told so
+#elif defined(__aarch64__) && defined(__linux__)
+  return (::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return false;
 #endif
 }
 

@@ -23,6 +23,10 @@ std::string ActiveSimdTarget();
 // times (bf16) as long.
 bool HasFusedMultiplyAdd();
 
+// Whether this is an Arm CPU with SDOT (FEAT_DotProd: Grace, Graviton 2 and newer, Apple). The FP4
+// product takes SDOT there; its bits do not depend on it.
+bool HasDotProduct();
+
 // Makes every kernel use the target `name` from now on; "best" selects the best target again.
 // Throws Error for a name that SimdTargets() does not list. The setting is process-wide: call the
 // function between runs, not during one.

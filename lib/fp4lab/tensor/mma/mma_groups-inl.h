@@ -42,13 +42,13 @@ struct GroupStep {
 // 2304.
 HWY_INLINE void GroupDots(const GroupStep& s, std::size_t j, Fp4IntVec dots[kGroupsAStep]) {
   Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
-    DotSum sum = DotStart(hn::Load(Fp4IntTag(), s.b_starts + g * kMmaPanel + j));
+    Fp4IntVec sum = Dots::Start(hn::Load(Fp4IntTag(), s.b_starts + g * kMmaPanel + j));
     Repeat<kMmaGroup / 4>([&](auto q) HWY_ATTR {
       constexpr std::size_t kQuad = g * (kMmaGroup / 4) + q;
-      sum = AddDot(sum, BroadcastQuad(s.a + 4 * kQuad),
-                   LoadDotBytes(s.b + 4 * (kQuad * kMmaPanel + j)));
+      sum = Dots::Add(sum, BroadcastQuad(s.a + 4 * kQuad),
+                      LoadDotBytes(s.b + 4 * (kQuad * kMmaPanel + j)));
     });
-    dots[g] = WholeDot(sum);
+    dots[g] = Dots::Whole(sum);
   });
 }
 
