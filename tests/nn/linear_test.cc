@@ -11,6 +11,7 @@
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/transform/hadamard.h"
+#include "tests/nn/linear_products.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 using View = MatrixView<const float>;
 constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
-constexpr RandomStream kRandom{42, 7, 1000};
 
 // An operand as the scalar references make it from a dense copy.
 struct Operand {
@@ -127,13 +127,13 @@ std::vector<Json> RecipesOfDialects() {
   return recipes;
 }
 
-struct LinearData {
-  Matrix<float> x = NormalMatrix(1, kTokens, kIn), w = NormalMatrix(2, kOut, kIn, 0.1),
-                dy = NormalMatrix(3, kTokens, kOut, 1e-4);
-};
+LinearData NormalData() {
+  return {NormalMatrix(1, kTokens, kIn), NormalMatrix(2, kOut, kIn, 0.1),
+          NormalMatrix(3, kTokens, kOut, 1e-4)};
+}
 
 TEST_CASE("A linear's three products are those of the references, for every recipe", "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
   std::vector<Json> recipes = TestedRecipes();
   for (const Json& json : RecipesOfDialects()) recipes.push_back(json);
@@ -170,34 +170,12 @@ Json Accumulated(const std::string& base, const std::string& name) {
   return {{"base", base}, {"accumulation", {{"fprop", name}, {"dgrad", name}, {"wgrad", name}}}};
 }
 
-struct Products {
-  Matrix<float> y, dx, dw;
-};
-
-// Forward and backward, added to y and dw of `start`. If `observed`, an observer makes the GEMMs
-// run on values in place of FP4 integers.
-Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed,
-                     float start = 0.5f) {
-  const OperandObserver look = [](const ObservedOperand&) {};
-  const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
-  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
-  Products out{Matrix<float>(x.rows, w.rows, start), Matrix<float>(x.rows, x.cols),
-               Matrix<float>(w.rows, w.cols, start)};
-  LinearWeight weight;
-  weight.w = w.View();
-  LinearScratch scratch;
-  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
-  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
-                 out.dw.View());
-  return out;
-}
-
 Products ProductsOf(const Json& json, const LinearData& data) {
-  return RunProducts(ReadRecipe(json, "test").linear, data, false, 0.0f);
+  return ProductsOf(ReadRecipe(json, "test").linear, data, nullptr, 0.0f, 0.0f);
 }
 
 TEST_CASE("Blocks that are summed one after the other are the order of every FP4 GEMM", "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   for (const char* base : {"te_nvfp4", "mxfp4"}) {
     CAPTURE(base);
     const Products usual = ProductsOf(base, data);
@@ -209,7 +187,7 @@ TEST_CASE("Blocks that are summed one after the other are the order of every FP4
 }
 
 TEST_CASE("A stated accumulation serves all three GEMMs", "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   for (const char* base : {"bf16", "te_nvfp4"}) {
     const Products exact = ProductsOf(Accumulated(base, "exact"), data);
     const Products usual = ProductsOf(base, data);
@@ -234,7 +212,7 @@ TEST_CASE("A stated accumulation serves all three GEMMs", "[nn]") {
 
 TEST_CASE("An input that is rounded already gives the same products, with its amax and without",
           "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   Matrix<float> x(kTokens, kIn), dy(kTokens, kOut);
   const float amax_x = RoundBf16(data.x.View(), x.View());
   const float amax_dy = RoundBf16(data.dy.View(), dy.View());
@@ -269,7 +247,7 @@ TEST_CASE("An input that is rounded already gives the same products, with its am
 }
 
 TEST_CASE("Forward adds to y where asked, backward always adds to dw", "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
   LinearWeight weight;
   weight.w = data.w.View();
@@ -311,7 +289,7 @@ TEST_CASE("A weight that micro-batches share gives each the products of a weight
       LinearForward(r, call, {data->x.View()}, &weight, &scratch, Write::kOverwrite, y.View());
       LinearBackward(r, call, {data->x.View()}, &weight, {data->dy.View()}, &scratch, dx.View(),
                      dw.View());
-      const Products own = RunProducts(r, *data, false, 0.0f);
+      const Products own = ProductsOf(r, *data, nullptr, 0.0f, 0.0f);
       CHECK(SameBits(y, own.y));
       CHECK(SameBits(dx, own.dx));
       CHECK(SameBits(dw, own.dw));
@@ -351,7 +329,7 @@ TEST_CASE("dgrad multiplies by the values that fprop's random bits gave, in all 
 }
 
 TEST_CASE("Quantized weights are kept until Changed() and per recipe", "[nn]") {
-  LinearData data;
+  LinearData data = NormalData();
   const LinearRecipe nvfp4 = ReadRecipe(Json("te_nvfp4"), "test").linear;
   const LinearRecipe bf16 = ReadRecipe(Json("bf16"), "test").linear;
   LinearWeight weight;
@@ -377,7 +355,7 @@ TEST_CASE("Quantized weights are kept until Changed() and per recipe", "[nn]") {
 }
 
 TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
-  const LinearData data;
+  const LinearData data = NormalData();
   const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
   std::vector<std::string> seen;
   const OperandObserver observer = [&](const ObservedOperand& operand) {
@@ -435,16 +413,18 @@ TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", 
   PinSimdTarget("best");
 }
 
+// An observer makes the GEMMs run on values in place of FP4 integers.
 void CheckBothPaths(const LinearRecipe& recipe, const LinearData& data) {
-  const Products values = RunProducts(recipe, data, true);
-  const Products integers = RunProducts(recipe, data, false);
+  const OperandObserver look = [](const ObservedOperand&) {};
+  const Products values = ProductsOf(recipe, data, &look);
+  const Products integers = ProductsOf(recipe, data);
   CHECK(SameBits(integers.y, values.y));
   CHECK(SameBits(integers.dx, values.dx));
   CHECK(SameBits(integers.dw, values.dw));
 }
 
 TEST_CASE("A linear on FP4 integers gives the bits of a linear on values", "[nn]") {
-  const LinearData small;
+  const LinearData small = NormalData();
   const LinearData odd{.x = NormalMatrix(1, 96, 83),
                        .w = NormalMatrix(2, 59, 83, 0.1),
                        .dy = NormalMatrix(3, 96, 59, 1e-4)};
@@ -475,7 +455,7 @@ TEST_CASE("A linear falls back to values if scales exceed the range of FP4 integ
     const LinearRecipe recipe = ReadRecipe(Json(name), "test").linear;
     for (const float special : {0x1p70f, 0x1p-80f, 0x1p-140f, kInfinity, kNan}) {
       CAPTURE(name, special);
-      LinearData in_x, in_w, in_dy;
+      LinearData in_x = NormalData(), in_w = in_x, in_dy = in_x;
       in_x.x(3, 40) = special;
       in_w.w(5, 64) = special;
       in_dy.dy(33, 1) = special;

@@ -8,10 +8,10 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd/simd.h"
-#include "fp4lab/nn/linear.h"
 #include "fp4lab/nn/linear/operand.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/recipe/recipe.h"
+#include "tests/nn/linear_products.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 
@@ -19,7 +19,6 @@ namespace fp4lab {
 namespace {
 
 using View = MatrixView<const float>;
-constexpr RandomStream kRandom{42, 7, 1000};
 
 Matrix<float> Turned(View x) {
   Matrix<float> out(x.cols, x.rows);
@@ -42,31 +41,8 @@ Matrix<float> Uneven(std::uint64_t seed, std::size_t rows, std::size_t cols, dou
   return x;
 }
 
-struct LinearData {
-  Matrix<float> x, w, dy;
-};
-
 LinearData Data(std::size_t tokens, std::size_t in, std::size_t out) {
   return {Uneven(1, tokens, in, 1.0), Uneven(2, out, in, 0.1), Uneven(3, tokens, out, 1e-4)};
-}
-
-struct Products {
-  Matrix<float> y, dx, dw;
-};
-
-Products ProductsOf(const LinearRecipe& recipe, const LinearData& data,
-                    const OperandObserver* observer = nullptr) {
-  const LinearCall call{.random = kRandom, .observer = observer};
-  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
-  Products out{Matrix<float>(x.rows, w.rows, 0.5f), Matrix<float>(x.rows, x.cols),
-               Matrix<float>(w.rows, w.cols, 0.25f)};
-  LinearWeight weight;
-  weight.w = w.View();
-  LinearScratch scratch;
-  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
-  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
-                 out.dw.View());
-  return out;
 }
 
 // An operand of the walk: values, and the factors that undo its outer scales.

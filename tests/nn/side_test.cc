@@ -9,11 +9,11 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd/simd.h"
-#include "fp4lab/nn/linear.h"
 #include "fp4lab/nn/side/side_term.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/tensor/gemm.h"
+#include "tests/nn/linear_products.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 
@@ -22,7 +22,6 @@ namespace {
 
 using View = MatrixView<const float>;
 constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
-constexpr RandomStream kRandom{42, 7, 1000};
 
 // A tensor with a mean in each channel and channels that stand out.
 Matrix<float> Planted(std::uint64_t seed, std::size_t rows, std::size_t cols, double deviation) {
@@ -36,28 +35,9 @@ Matrix<float> Planted(std::uint64_t seed, std::size_t rows, std::size_t cols, do
   return x;
 }
 
-struct LinearData {
-  Matrix<float> x = Planted(1, kTokens, kIn, 1.0), w = NormalMatrix(2, kOut, kIn, 0.1),
-                dy = Planted(3, kTokens, kOut, 1e-4);
-};
-
-struct Products {
-  Matrix<float> y, dx, dw;
-};
-
-Products ProductsOf(const LinearRecipe& recipe, const LinearData& data,
-                    const OperandObserver* observer = nullptr) {
-  const LinearCall call{.random = kRandom, .observer = observer};
-  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
-  Products out{Matrix<float>(x.rows, w.rows, 0.5f), Matrix<float>(x.rows, x.cols),
-               Matrix<float>(w.rows, w.cols, 0.25f)};
-  LinearWeight weight;
-  weight.w = w.View();
-  LinearScratch scratch;
-  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
-  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
-                 out.dw.View());
-  return out;
+LinearData PlantedData() {
+  return {Planted(1, kTokens, kIn, 1.0), NormalMatrix(2, kOut, kIn, 0.1),
+          Planted(3, kTokens, kOut, 1e-4)};
 }
 
 // The definition, one element at a time.
@@ -286,7 +266,7 @@ void CheckBits(const LinearRecipe& recipe, const LinearData& data) {
 
 TEST_CASE("Side terms have the bits of their definition, on every target and for any threads",
           "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   const Json rows = {{"base", "bf16"},
                      {"fprop", {{"input", {{"format", "nvfp4.te.row-scaled"}}}}},
                      {"wgrad", {{"input", {{"format", "nvfp4.te.row-scaled"}}}}}};
@@ -308,7 +288,7 @@ TEST_CASE("Side terms have the bits of their definition, on every target and for
 }
 
 TEST_CASE("Each operand has a side term of its own", "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   for (const char* operands : {"x", "g", "G", "X", "xX", "gG"}) {
     CAPTURE(operands);
     for (const Json& side : {Json("mean"), Hot("columns", 3), Hot("patch", 3)}) {
@@ -318,7 +298,7 @@ TEST_CASE("Each operand has a side term of its own", "[nn]") {
 }
 
 TEST_CASE("An observer sees what is quantized of an operand, and changes no bit", "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   const LinearRecipe recipe = With("te_nvfp4_no_rht", "mean", "xX");
   int seen = 0;
   const OperandObserver look = [&](const ObservedOperand& operand) {
@@ -371,7 +351,7 @@ Truth TruthOf(bool bf16, const LinearData& data) {
 }
 
 TEST_CASE("Without quantization, both parts add up to the product in binary64", "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   // bf16: mu and r are rounded to 8 bits; columns are only moved.
   const struct {
     const char* base;
@@ -393,7 +373,7 @@ TEST_CASE("Without quantization, both parts add up to the product in binary64", 
 }
 
 TEST_CASE("Hot channels lower the errors of all three products of planted outliers", "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   const Truth truth = TruthOf(true, data);
   const auto errors = [&](const LinearRecipe& recipe) {
     const Products got = ProductsOf(recipe, data);
@@ -478,7 +458,7 @@ TEST_CASE("Of equal channels the first are hot, a NaN counts as 0, and no token 
 }
 
 TEST_CASE("A side term is added to a product with an accumulation of its own", "[nn]") {
-  const LinearData data;
+  const LinearData data = PlantedData();
   const Json base = {
       {"base", "te_nvfp4"},
       {"accumulation", {{"fprop", "exact"}, {"wgrad", "exact"}, {"dgrad", "exact"}}}};

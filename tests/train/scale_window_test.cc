@@ -5,17 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd/simd.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/recipe/recipe_inheritance.h"
 #include "fp4lab/recipe/recipe_json.h"
-#include "fp4lab/train/config.h"
-#include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/least_targets.h"
+#include "tests/train/tiny_run.h"
 
 namespace fp4lab {
 namespace {
@@ -86,69 +83,30 @@ TEST_CASE("Windows that cannot be are refused at their pointer", "[train]") {
   CHECK(ErrorOf([&] { Read(json); }).starts_with(at + ": windows add in an order of their own"));
 }
 
-TrainConfig Tiny(const Json& recipe, Json model = Json::object()) {
-  Json json = {
-      {"model", {{"layers", 2}, {"d_model", 128}, {"heads", 2}, {"ffn", 128}, {"sequence", 64}}},
-      {"schedule", {{"learning_rate", 5e-3}, {"warmup_steps", 3}}},
-      {"data", {{"source", "synthetic"}, {"synthetic_bytes", 20000}}},
-      {"recipe", recipe},
-      {"batch", 4},
-      {"micro_batches", 2},
-      {"evaluation", {{"tokens", 64}}},
-      {"tokens", 256 * 12}};
-  json["model"].update(model);
-  return ReadTrainConfig(json, "run.json");
-}
-
-const Corpus& Text() {
-  static const Corpus corpus = LoadCorpus(Tiny("bf16").data);
-  return corpus;
-}
-
-void Train(Trainer* trainer, std::int64_t steps) {
-  while (trainer->Steps() < steps) REQUIRE_FALSE(trainer->Step(5e-3).non_finite.has_value());
-}
-
-std::vector<std::byte> StateAfter(const TrainConfig& config, std::int64_t steps) {
-  Trainer trainer(config, Text());
-  Train(&trainer, steps);
-  return trainer.SaveState();
+TrainConfig Tiny(const Json& recipe, const Json& model = Json::object()) {
+  Json all = {{"d_model", 128}, {"ffn", 128}, {"sequence", 64}};
+  all.update(model);
+  return TinyRun(recipe, all);
 }
 
 TEST_CASE("A run with windows has the same bytes for any threads and target, and resumes",
           "[train]") {
-  const int threads = Threads();
   std::set<std::vector<std::byte>> different;
   for (const Json& recipe : {With(64), With(128), With(64, 128), Json("tetrajet_v2_1x128")}) {
     CAPTURE(recipe.dump());
-    const TrainConfig config = Tiny(recipe);
-    SetThreads(1);
-    const std::vector<std::byte> whole = StateAfter(config, 5);
-    CHECK(different.insert(whole).second);
-    SetThreads(3);
-    CHECK((StateAfter(config, 5) == whole));
-    PinSimdTarget(SimdTargets().at(kLeastTargets - 1));
-    CHECK((StateAfter(config, 5) == whole));
-    PinSimdTarget("best");
-    const std::vector<std::byte> part = StateAfter(config, 3);
-    Trainer other(config, Text());
-    Train(&other, 1);
-    CHECK(std::isfinite(other.Evaluate(EvaluationPrecision::kTraining).loss));
-    other.LoadState(part, "part");
-    for (const TensorStatistics& t : other.Diagnose()) CHECK(std::isfinite(t.values["kurtosis"]));
-    Train(&other, 5);
-    CHECK((other.SaveState() == whole));
+    CHECK(different
+              .insert(SameStateEverywhere(Tiny(recipe), 5, 3, SimdTargets().at(kLeastTargets - 1)))
+              .second);
   }
-  SetThreads(threads);
 }
 
 TEST_CASE("Experts, some without a token, train with windows", "[train]") {
   const Json model = {{"parts", {"attention", "moe"}},
                       {"moe", {{"experts", 8}, {"top_k", 1}, {"pad_tokens", 64}}}};
-  Trainer trainer(Tiny(With(64, 64), model), Text());
-  const double first = trainer.Step(5e-3).loss;
-  Train(&trainer, 11);
-  CHECK(trainer.Step(5e-3).loss < first);
+  Trainer trainer(Tiny(With(64, 64), model), TinyText());
+  const double first = trainer.Step(kTinyRate).loss;
+  TrainTo(11, &trainer);
+  CHECK(trainer.Step(kTinyRate).loss < first);
   CHECK(ErrorOf([] {
           Tiny(With(64, 64), {{"parts", {"attention", "moe"}}, {"moe", {{"pad_tokens", 32}}}});
         }) ==

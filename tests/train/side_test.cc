@@ -4,19 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd/simd.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/recipe/recipe_inheritance.h"
 #include "fp4lab/recipe/recipe_json.h"
-#include "fp4lab/train/config.h"
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/product_widths.h"
 #include "fp4lab/train/observe/what_if.h"
-#include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
+#include "tests/train/tiny_run.h"
 
 namespace fp4lab {
 namespace {
@@ -120,60 +117,19 @@ TEST_CASE("An operand with another format keeps its base's side term, which is s
   CHECK(lines[0] == "r/fprop/input: keeps its side term of averis; to choose, state \"side\"");
 }
 
-TrainConfig Tiny(const Json& recipe, Json model = Json::object()) {
-  Json json = {
-      {"model", {{"layers", 2}, {"d_model", 32}, {"heads", 2}, {"ffn", 64}, {"sequence", 32}}},
-      {"schedule", {{"learning_rate", 5e-3}, {"warmup_steps", 3}}},
-      {"data", {{"source", "synthetic"}, {"synthetic_bytes", 20000}}},
-      {"recipe", recipe},
-      {"batch", 4},
-      {"micro_batches", 2},
-      {"evaluation", {{"tokens", 64}}},
-      {"tokens", 128 * 12}};
-  json["model"].update(model);
-  return ReadTrainConfig(json, "run.json");
-}
-
-const Corpus& Text() {
-  static const Corpus corpus = LoadCorpus(Tiny("bf16").data);
-  return corpus;
-}
-
-void Train(Trainer* trainer, std::int64_t steps) {
-  while (trainer->Steps() < steps) REQUIRE_FALSE(trainer->Step(5e-3).non_finite.has_value());
-}
-
-std::vector<std::byte> StateAfter(const TrainConfig& config, std::int64_t steps) {
-  Trainer trainer(config, Text());
-  Train(&trainer, steps);
-  return trainer.SaveState();
+TrainConfig Tiny(const Json& recipe, const Json& model = Json::object()) {
+  Json all = {{"d_model", 32}, {"ffn", 64}, {"sequence", 32}};
+  all.update(model);
+  return TinyRun(recipe, all);
 }
 
 TEST_CASE("A run with side terms has the same bytes for any threads and target, and resumes",
           "[train]") {
-  const int threads = Threads();
   std::set<std::vector<std::byte>> different;
   for (const Json& recipe : Recipes()) {
     CAPTURE(recipe.dump());
-    const TrainConfig config = Tiny(recipe);
-    SetThreads(1);
-    const std::vector<std::byte> whole = StateAfter(config, 8);
-    CHECK(different.insert(whole).second);
-    SetThreads(3);
-    CHECK((StateAfter(config, 8) == whole));
-    PinSimdTarget(SimdTargets().back());
-    CHECK((StateAfter(config, 8) == whole));
-    PinSimdTarget("best");
-    const std::vector<std::byte> part = StateAfter(config, 5);
-    Trainer other(config, Text());
-    Train(&other, 2);
-    CHECK(std::isfinite(other.Evaluate(EvaluationPrecision::kTraining).loss));
-    other.LoadState(part, "part");
-    other.Diagnose();
-    Train(&other, 8);
-    CHECK((other.SaveState() == whole));
+    CHECK(different.insert(SameStateEverywhere(Tiny(recipe), 8, 5, SimdTargets().back())).second);
   }
-  SetThreads(threads);
 }
 
 TEST_CASE("Experts, some without a token, train with side terms", "[train]") {
@@ -182,10 +138,10 @@ TEST_CASE("Experts, some without a token, train with side terms", "[train]") {
   for (const Json& recipe :
        {With("te_nvfp4", "mean", "mean"), With("te_nvfp4", Hot("columns", 2))}) {
     CAPTURE(recipe.dump());
-    Trainer trainer(Tiny(recipe, model), Text());
-    const double first = trainer.Step(5e-3).loss;
-    Train(&trainer, 11);
-    CHECK(trainer.Step(5e-3).loss < first);
+    Trainer trainer(Tiny(recipe, model), TinyText());
+    const double first = trainer.Step(kTinyRate).loss;
+    TrainTo(11, &trainer);
+    CHECK(trainer.Step(kTinyRate).loss < first);
   }
 }
 
@@ -194,7 +150,7 @@ TEST_CASE("The diagnostics are those of what is quantized: planted outliers leav
   const Json model = {
       {"outliers", {{"gain", 256}, {"channels", 2}, {"places", {"norm", "value", "hidden"}}}}};
   const auto kurtosis = [&](const Json& recipe) {
-    Trainer trainer(Tiny(recipe, model), Text());
+    Trainer trainer(Tiny(recipe, model), TinyText());
     for (const TensorStatistics& t : trainer.Diagnose()) {
       if (t.name == "blocks.0.attention.qkv.fprop.input") {
         return t.values["kurtosis"];
