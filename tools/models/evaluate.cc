@@ -112,17 +112,8 @@ void AddEvaluate(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<EvaluateOptions>();
   CLI::App* command = app.add_subcommand(
       "evaluate", "The loss of a checkpoint on a text, under recipes and without quantization");
-  command
-      ->add_option("checkpoint", o->checkpoint,
-                   "checkpoint.fp4lab of fp4lab train or study run, its folder, or an import")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("--recipe", o->recipes,
-                   "A name (see fp4lab recipes), a JSON file or JSON (repeatable) [bf16]")
-      ->type_name("RECIPE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddCheckpoint(command, &o->checkpoint);
+  AddRecipes(command, "bf16", &o->recipes);
   command->add_option("--text", o->source.text, "Evaluate the end of this text, 5 %")
       ->type_name("FILE");
   command->add_option("--tokens", o->source.tokens, "Evaluate this token file: llm.c's, or .npy")

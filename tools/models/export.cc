@@ -4,6 +4,7 @@
 #include "fp4lab/models/published.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
+#include "tools/training/source_options.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -21,11 +22,7 @@ void AddExport(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<ExportOptions>();
   CLI::App* command = app.add_subcommand(
       "export", "Write config.json and model.safetensors of a checkpoint, for transformers");
-  command
-      ->add_option("checkpoint", o->from,
-                   "checkpoint.fp4lab of fp4lab train or study run, its folder, or an import")
-      ->type_name("FILE")
-      ->required();
+  AddCheckpoint(command, &o->from);
   command->add_option("--out", o->to, "Folder to write into")->type_name("FOLDER")->required();
   command->add_option("--dtype", o->dtype, "BF16, F16 or F32 [that of the import, else F32]")
       ->type_name("DTYPE");

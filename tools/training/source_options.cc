@@ -37,4 +37,15 @@ Recipe RecipeFrom(const std::string& text) {
   return ReadRecipe(RecipeJsonFrom(text), IsRecipeFile(text) ? text : "--recipe " + text);
 }
 
+void AddRecipes(CLI::App* command, const std::string& otherwise,
+                std::vector<std::string>* recipes) {
+  command
+      ->add_option(
+          "--recipe", *recipes,
+          "A name (see fp4lab recipes), a JSON file or JSON (repeatable) [" + otherwise + "]")
+      ->type_name("RECIPE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 }  // namespace fp4lab::tools

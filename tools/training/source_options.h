@@ -1,8 +1,10 @@
 // The text and the recipes that a command reads: files, names or JSON.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
@@ -23,5 +25,17 @@ std::optional<DataConfig> DataOf(const SourceOptions& options);
 Json RecipeJsonFrom(const std::string& text);
 // The recipe of that JSON.
 Recipe RecipeFrom(const std::string& text);
+
+// The required position "checkpoint", a string or a path.
+template <class Path>
+void AddCheckpoint(CLI::App* command, Path* checkpoint) {
+  command
+      ->add_option("checkpoint", *checkpoint,
+                   "checkpoint.fp4lab of fp4lab train or study run, its folder, or an import")
+      ->type_name("FILE")
+      ->required();
+}
+// --recipe, any number of times; `otherwise` says what is taken without it: "bf16".
+void AddRecipes(CLI::App* command, const std::string& otherwise, std::vector<std::string>* recipes);
 
 }  // namespace fp4lab::tools

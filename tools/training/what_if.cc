@@ -210,17 +210,8 @@ void AddWhatIf(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<WhatIfOptions>();
   CLI::App* command = app.add_subcommand(
       "what-if", "One step from a checkpoint under other recipes: losses, gradients, causes");
-  command
-      ->add_option("checkpoint", o->checkpoint,
-                   "checkpoint.fp4lab of fp4lab train or study run, its folder, or an import")
-      ->type_name("FILE")
-      ->required();
-  command
-      ->add_option("--recipe", o->recipes,
-                   "A name (see fp4lab recipes), a JSON file or JSON (repeatable) [the run's]")
-      ->type_name("RECIPE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddCheckpoint(command, &o->checkpoint);
+  AddRecipes(command, "the run's", &o->recipes);
   command
       ->add_option("--sequences", o->sequences,
                    "Only the first sequences of the step; at most a micro-batch [the whole step]")
