@@ -6,7 +6,7 @@ import statistics
 import sys
 
 from significance import student_quantile
-from study_tables import HERE
+from study_tables import HERE, with_interval
 
 
 def league(studies, file="league.json"):
@@ -32,11 +32,6 @@ def of_both_sizes(studies):
     """The leagues of the smaller and of the larger model."""
     return [league([study for study in studies if ("4.7m" in study.results["name"]) == large], file)
             for file, large in (("league.json", False), ("league-4.7m.json", True))]
-
-
-def with_interval(number, digits, sign="", transform=lambda x: x):
-    ends = [f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *(number["interval"] or []))]
-    return ends[0] + (f"&nbsp;[{ends[1]},&nbsp;{ends[2]}]" if number["interval"] else "")
 
 
 def league_gap(row, reference):

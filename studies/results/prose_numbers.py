@@ -516,7 +516,7 @@ def difference_growth(name, place):
 def trained_adds(recipe):
     """What a recipe adds to a trained model's loss."""
     answer = trained_tables.document()["questions"]["operands"][recipe]
-    return trained_tables.with_interval(answer["difference"], answer["difference_interval"]).replace("&nbsp;", " ")
+    return trained_tables.adds(answer).replace("&nbsp;", " ")
 
 
 def trained_linear(recipe, linear, key):

@@ -251,3 +251,9 @@ def saferates(studies):
 
 KINDS = {"ratios": ratios, "ratiosshrink": ratiosshrink, "ratesextend": ratesextend, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds,
          "saferates": saferates, "versus": versus}
+
+
+def with_interval(number, digits, sign="", transform=lambda x: x):
+    """A number of an analysis, {"mean", "interval"}, as tables show it."""
+    ends = [f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *(number["interval"] or []))]
+    return ends[0] + (f"&nbsp;[{ends[1]},&nbsp;{ends[2]}]" if number["interval"] else "")

@@ -3,7 +3,7 @@ import functools
 import json
 import statistics
 
-from study_tables import HERE
+from study_tables import HERE, with_interval
 
 KIND_NAMES = {"fprop.input": "fprop's input", "fprop.weight": "fprop's weight", "dgrad.grad": "dgrad's gradient",
               "dgrad.weight": "dgrad's weight", "wgrad.grad": "wgrad's gradient", "wgrad.input": "wgrad's input"}
@@ -15,12 +15,12 @@ def document():
     return json.loads((HERE / "trained-smollm2/shares.json").read_text())
 
 
-def with_interval(mean, interval, digits=3):
-    return f"{mean:+.{digits}f}&nbsp;[{interval[0]:+.{digits}f},&nbsp;{interval[1]:+.{digits}f}]"
-
-
 def share_text(share, key, digits=3):
-    return with_interval(share[key], share[key + "_interval"], digits)
+    return with_interval({"mean": share[key], "interval": share[key + "_interval"]}, digits, "+")
+
+
+def adds(answer):
+    return with_interval({"mean": answer["difference"], "interval": answer["difference_interval"]}, 3, "+")
 
 
 def shares_of(answer):
@@ -38,7 +38,7 @@ def whole(studies):
     rows = ["| recipe | adds, nats per token | by the weights | by the inputs |", "|---|---|---|---|"]
     for recipe, answer in document()["questions"]["operands"].items():
         of = shares_of(answer)
-        rows.append(f"| {recipe} | {with_interval(answer['difference'], answer['difference_interval'])} "
+        rows.append(f"| {recipe} | {adds(answer)} "
                     f"| {share_text(of['fprop.weight'], 'shapley')} | {share_text(of['fprop.input'], 'shapley')} |")
     return rows
 
