@@ -6,9 +6,20 @@ if(FP4LAB_CUDA AND FP4LAB_NVCC)
   get_filename_component(FP4LAB_CUDA_ROOT ${FP4LAB_NVCC} REALPATH)
   get_filename_component(FP4LAB_CUDA_ROOT ${FP4LAB_CUDA_ROOT} DIRECTORY)
   get_filename_component(FP4LAB_CUDA_ROOT ${FP4LAB_CUDA_ROOT} DIRECTORY)
-  # The runtime in its static form: the program starts where there is no driver.
-  find_library(FP4LAB_CUDART cudart_static HINTS ${FP4LAB_CUDA_ROOT}
-               PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
+  # The runtime in its static form: the program starts where there is no driver. A toolkit's lib64 is its own
+  # machine's; that of 64-bit Arm servers is NVIDIA's "sbsa".
+  set(cudart_folders lib64 lib targets/x86_64-linux/lib)
+  if(CMAKE_CROSSCOMPILING)
+    set(cudart_folders targets/sbsa-linux/lib)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set(cudart_folders lib64 lib targets/sbsa-linux/lib)
+  endif()
+  find_library(FP4LAB_CUDART cudart_static HINTS ${FP4LAB_CUDA_ROOT} PATH_SUFFIXES ${cudart_folders})
+  # nvcc knows an Arm compiler by its name, and looks for headers where such a toolkit has them; they are the same.
+  set(fp4lab_cuda_includes)
+  if(CMAKE_CROSSCOMPILING)
+    set(fp4lab_cuda_includes -I ${FP4LAB_CUDA_ROOT}/include -isystem ${FP4LAB_CUDA_ROOT}/include/cccl)
+  endif()
   if(FP4LAB_CUDART)
     set(fp4lab_cuda_on TRUE)
   endif()
@@ -114,7 +125,7 @@ function(fp4lab_cuda_kernels layer)
         -std=c++20 -O3 --fmad=false --expt-relaxed-constexpr --extended-lambda
         -Xcompiler=-ffp-contract=off,-fPIC -ccbin ${CMAKE_CXX_COMPILER}
         ${gencode} -Xptxas -v --keep --keep-dir ${folder}
-        -I ${PROJECT_SOURCE_DIR}/lib -MD -MF ${folder}/${name}.d
+        -I ${PROJECT_SOURCE_DIR}/lib ${fp4lab_cuda_includes} -MD -MF ${folder}/${name}.d
       DEPENDS ${source} DEPFILE ${folder}/${name}.d
       COMMENT "Compiling lib/fp4lab/${layer}/${file}" VERBATIM)
     list(APPEND objects ${folder}/${name}.o)

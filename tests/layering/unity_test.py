@@ -25,12 +25,13 @@ def main():
     cmake, source, compiler, folder = sys.argv[1:]
     subprocess.run(
         [cmake, "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_CXX_COMPILER={compiler}", "-DFP4LAB_TESTS=OFF",
-         "-DFP4LAB_CUDA=OFF", "-DFP4LAB_PCH=ON", "-DFP4LAB_UNITY=ON"],
+         "-DFP4LAB_CUDA=AUTO", "-DFP4LAB_PCH=ON", "-DFP4LAB_UNITY=ON"],
         check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     commands = json.loads((pathlib.Path(folder) / "compile_commands.json").read_text())
-    precompiled = [re.search(r" -o (\S+)", c["command"])[1] for c in commands if c["file"].endswith("cmake_pch.hxx.cxx")]
-    subprocess.run(["ninja", "-C", folder, *precompiled], check=True, stdout=subprocess.DEVNULL)
+    # Not by ninja, for which all kernels of CUDA come first.
+    for precompiled in (c for c in commands if c["file"].endswith("cmake_pch.hxx.cxx")):
+        subprocess.run(precompiled["command"], shell=True, cwd=precompiled["directory"], check=True)
     joined = [c for c in commands if "/Unity/unity_" in c["file"]]
     if not joined:
         sys.exit("no joined file: is FP4LAB_UNITY an option still?")

@@ -13,8 +13,6 @@ namespace {
 
 using Row = Implementation<DeviceQuantization>;
 
-bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
 std::string_view WhyNotTilesRow(const DeviceQuantization& call) {
   const auto why = WhyNotFast(call.dialect);
   return why.empty() ? WhyNotTiles(call) : why;

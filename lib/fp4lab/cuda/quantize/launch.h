@@ -13,6 +13,9 @@
 
 namespace fp4lab::cuda {
 
+// Whether the fast kernels can read and write 16 bytes at a time there; nullptr is.
+inline bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
 // Any dialect, any shape: one thread for each block. side.hadamard is ignored.
 void LaunchDialect(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side,
                    bool transposed, StreamHandle stream);

@@ -5,9 +5,7 @@
 namespace fp4lab::cuda {
 namespace {
 
-bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
-bool IsAligned(const QuantizedSide* side) {
+bool IsSideAligned(const QuantizedSide* side) {
   return side == nullptr ||
          (IsAligned(side->codes) && IsAligned(side->scales) && IsAligned(side->values));
 }
@@ -31,7 +29,7 @@ bool FitsTileShape(const DeviceMatrix& x) {
 std::string_view WhyNotTiles(const DeviceQuantization& call) {
   const auto& [x, dialect, row, column, stream] = call;
   if (!FitsTileShape(x)) return "whole tiles of 128x64, aligned to 16 bytes";
-  if (!IsAligned(row) || !IsAligned(column)) return "outputs aligned to 16 bytes";
+  if (!IsSideAligned(row) || !IsSideAligned(column)) return "outputs aligned to 16 bytes";
   const bool nvfp4 = dialect.block_scale == BlockScale::kFolded;
   const int block = nvfp4 ? 16 : 32;
   const bool square = dialect.block_rows == block;
