@@ -19,11 +19,13 @@ namespace fp4lab {
 
 inline constexpr double kTinyRate = 5e-3;
 
+inline Json TinyData() { return {{"source", "synthetic"}, {"synthetic_bytes", 20000}}; }
+
 // The run "run.json": 12 steps of four sequences in two micro-batches, with the members of `model`.
 inline TrainConfig TinyRun(const Json& recipe, const Json& model) {
   Json json = {{"model", {{"layers", 2}, {"heads", 2}}},
                {"schedule", {{"learning_rate", kTinyRate}, {"warmup_steps", 3}}},
-               {"data", {{"source", "synthetic"}, {"synthetic_bytes", 20000}}},
+               {"data", TinyData()},
                {"recipe", recipe},
                {"batch", 4},
                {"micro_batches", 2},
@@ -34,12 +36,7 @@ inline TrainConfig TinyRun(const Json& recipe, const Json& model) {
 }
 
 inline const Corpus& TinyText() {
-  static const Corpus corpus = [] {
-    DataConfig data;
-    data.source = "synthetic";
-    data.synthetic_bytes = 20000;
-    return LoadCorpus(data);
-  }();
+  static const Corpus corpus = LoadCorpus(ReadDataConfig(TinyData(), "run.json#/data"));
   return corpus;
 }
 

@@ -1,4 +1,4 @@
-// The text and the recipes that a command reads: files, names or JSON.
+// The checkpoint, the text and the recipes that a command reads: files, names or JSON.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -44,16 +44,21 @@ HWY_INLINE Fp4IntVec BroadcastQuad(const std::uint8_t* from) {
 // Start(start). In the FP4 GEMM |a|, |b|, the number of quads and |start| are at most 24, 12, 8 and
 // 12 * 12 * 32. So sums of pairs fit 16 bits, and a fits a signed byte:
 //   12 * 12 * 32 + 16 * 24 * 12 < 2^15
-#if HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86
-struct Dots {
+
+// Sums that are whole at every step, in 32 bits.
+struct WholeSums {
   static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
+};
+
+#if HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86
+struct Dots : WholeSums {
   // AVX3_DL implies AVX512_VNNI, but Highway 1.0.3 does not tell the compiler: the intrinsic does
   // not compile.
   static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
     return sum;
   }
-  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
 };
 #elif HWY_TARGET != HWY_SCALAR && (HWY_ARCH_ARM_A64 || HWY_TARGET <= HWY_SSSE3)
 // Sums of pairs in 16 bits, which Whole adds to 32 bits at the end.
@@ -90,8 +95,7 @@ struct Dots {
   static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return Fp4IntVec{AddPairs(sum)}; }
 };
 #else  // 32-bit products of one byte a lane
-struct Dots {
-  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+struct Dots : WholeSums {
   static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
     const Fp4IntTag d;
     const Fp4IntVec low = hn::Set(d, 0xFF);
@@ -103,14 +107,12 @@ struct Dots {
     a = hn::ShiftRight<8>(a);
     return hn::Add(sum, hn::Mul(hn::And(a, low), hn::ShiftRight<24>(b)));
   }
-  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
 };
 #endif
 
 #if HWY_TARGET != HWY_SCALAR && HWY_ARCH_ARM_A64
 // By SDOT, on CPUs with HasDotProduct() of base/simd/simd.h.
-struct SdotDots {
-  static HWY_INLINE Fp4IntVec Start(Fp4IntVec start) { return start; }
+struct SdotDots : WholeSums {
   static HWY_INLINE Fp4IntVec Add(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
 #if defined(__ARM_FEATURE_DOTPROD)
     return Fp4IntVec(vdotq_s32(sum.raw, vreinterpretq_s8_s32(a.raw), vreinterpretq_s8_s32(b.raw)));
@@ -123,7 +125,6 @@ struct SdotDots {
     return sum;
 #endif
   }
-  static HWY_INLINE Fp4IntVec Whole(Fp4IntVec sum) { return sum; }
 };
 #endif
 

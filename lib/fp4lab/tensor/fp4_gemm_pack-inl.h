@@ -166,8 +166,9 @@ template <class DotsUsed>
 HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
   const std::size_t width = Fp4PanelWidth(b.rows);
   for (std::size_t k = 0; k < b.cols; k += block) {
-    for (std::size_t n = 0; n < width; n += kLanes)
+    for (std::size_t n = 0; n < width; n += kLanes) {
       PackFp4Block<DotsUsed>(b, n, k, block, width, out);
+    }
     out += Fp4PanelBlockBytes(block, width);
   }
 }
