@@ -32,18 +32,4 @@ class GpuClaim {
   int device_ = 0;
 };
 
-// A CUDA stream that does not synchronize with the default stream; with a stream each, the engines
-// of one process do not wait for each other.
-class Stream {
- public:
-  Stream() { Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
 }  // namespace fp4lab::gpu

@@ -35,6 +35,7 @@ struct DeviceCall : LinearCall {  // LinearCall::histories in device memory
   float* alpha = nullptr;         // 3 places: fprop, dgrad, wgrad
   cudaStream_t stream = nullptr;
   Gemms* gemms = nullptr;
+  std::size_t lane = 0;      // of gemms, which has `stream`
   bool tokens_vary = false;  // GemmProblem::tokens_vary of the products
 };
 

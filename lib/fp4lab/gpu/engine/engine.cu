@@ -10,6 +10,7 @@
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
+#include "fp4lab/gpu/engine/stream.cuh"
 #include "fp4lab/gpu/engine/teacher.cuh"
 #include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/gpu/kernels/router.cuh"

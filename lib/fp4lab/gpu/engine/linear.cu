@@ -134,14 +134,14 @@ void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float
               const float* column_decode, DeviceScratch<T>* scratch) {
   const DeviceStepScope part(StepPart::kGemm);
   if constexpr (std::is_same_v<T, Bf16> || std::is_same_v<D, float>) {
-    if (row_decode == nullptr && column_decode == nullptr) return call.gemms->Run(gemm);
+    if (row_decode == nullptr && column_decode == nullptr) return call.gemms->Run(gemm, call.lane);
   }
   GemmProblem<T> product{gemm.m,           gemm.n, gemm.k, gemm.a, gemm.b, gemm.a_transposed,
                          gemm.b_transposed};
   product.tokens_vary = gemm.tokens_vary;
   product.alpha = gemm.alpha;
   product.d = Reserve(&scratch->product, gemm.m * gemm.n);
-  call.gemms->Run(product);
+  call.gemms->Run(product, call.lane);
   ScaleRows(product.d, gemm.m, gemm.n, row_decode, column_decode, gemm.c, gemm.d, call.stream);
 }
 

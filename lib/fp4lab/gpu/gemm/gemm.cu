@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
@@ -91,9 +92,13 @@ Key KeyOf(const GemmProblem<T, D>& p) {
 }  // namespace
 
 struct Gemms::State {
+  struct Lane {
+    cudaStream_t stream = nullptr;
+    DeviceArray<std::byte> workspace{kWorkspace};
+  };
+
   cublasLtHandle_t handle = nullptr;
-  cudaStream_t stream = nullptr;
-  DeviceArray<std::byte> workspace{kWorkspace};
+  std::vector<Lane> lanes;
   DeviceArray<float> constants{2};  // 0, 1
   std::map<Key, Plan> plans;
 
@@ -166,45 +171,52 @@ void Gemms::State::Choose(Plan* plan) const {
 }
 
 Gemms::Gemms(cudaStream_t stream) : state_(std::make_unique<State>()) {
-  state_->stream = stream;
   CheckBlas(LoadedBlasLt().Create(&state_->handle), "handle");
   constexpr std::array<float, 2> kConstants = {0.0f, 1.0f};
   state_->constants.CopyFrom(kConstants, stream);
-  if (clear_products) {
-    Check(cudaMemsetAsync(state_->workspace.data(), 0, kWorkspace, stream), "memset");
-  }
+  AddLane(stream);
   Check(cudaStreamSynchronize(stream), "copy to the GPU");
 }
 Gemms::~Gemms() = default;
 
+std::size_t Gemms::AddLane(cudaStream_t stream) {
+  State::Lane& lane = state_->lanes.emplace_back();
+  lane.stream = stream;
+  if (clear_products) {
+    Check(cudaMemsetAsync(lane.workspace.data(), 0, kWorkspace, stream), "memset");
+  }
+  return state_->lanes.size() - 1;
+}
+
 template <class T, class D>
-void Gemms::Run(const GemmProblem<T, D>& p) {
+void Gemms::Run(const GemmProblem<T, D>& p, std::size_t lane) {
   Expects((std::is_same_v<D, float> || p.c == nullptr), "GemmProblem: only binary32 is added to");
   Expects(!p.tokens_vary || (p.batch == 1 && !(p.a_transposed && p.b_transposed)),
           "GemmProblem: a number of tokens varies along rows");
   State& s = *state_;
+  const State::Lane& on = s.lanes.at(lane);
   Plan& plan = s.PlanFor(p);
   const float* const constants = s.constants.data();
   const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;
   const float* beta = constants + (p.c != nullptr ? 1 : 0);
   if (clear_products && static_cast<const void*>(p.c) != p.d) {
-    Check(cudaMemsetAsync(p.d, 0, p.batch * p.m * p.n * sizeof(D), s.stream), "memset");
+    Check(cudaMemsetAsync(p.d, 0, p.batch * p.m * p.n * sizeof(D), on.stream), "memset");
   }
   const cublasStatus_t status =
       LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
                             p.c != nullptr ? static_cast<const void*>(p.c) : p.d, plan.d, p.d,
-                            plan.d, &plan.algorithm, s.workspace.data(), kWorkspace, s.stream);
+                            plan.d, &plan.algorithm, on.workspace.data(), kWorkspace, on.stream);
   if (p.tokens_vary && (status == CUBLAS_STATUS_NOT_SUPPORTED ||
                         status == CUBLAS_STATUS_INVALID_VALUE)) {  // not with so many tokens
     GemmProblem<T, D> exact = p;
     exact.tokens_vary = false;
-    return Run(exact);
+    return Run(exact, lane);
   }
   CheckBlas(status, "product");
 }
 
-template void Gemms::Run(const GemmProblem<float>&);
-template void Gemms::Run(const GemmProblem<Bf16>&);
-template void Gemms::Run(const GemmProblem<Bf16, Bf16>&);
+template void Gemms::Run(const GemmProblem<float>&, std::size_t);
+template void Gemms::Run(const GemmProblem<Bf16>&, std::size_t);
+template void Gemms::Run(const GemmProblem<Bf16, Bf16>&, std::size_t);
 
 }  // namespace fp4lab::gpu

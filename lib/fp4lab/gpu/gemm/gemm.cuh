@@ -43,8 +43,12 @@ class Gemms {
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
+  // Another stream for products, with a workspace of its own. Returns its lane; the stream of the
+  // constructor is lane 0. Lanes change no bits.
+  std::size_t AddLane(cudaStream_t stream);
+
   template <class T, class D>
-  void Run(const GemmProblem<T, D>& problem);
+  void Run(const GemmProblem<T, D>& problem, std::size_t lane = 0);
 
  private:
   struct State;

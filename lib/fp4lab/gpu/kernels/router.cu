@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <type_traits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
@@ -11,7 +9,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32, kVector = 4;
+constexpr int kThreads = 256, kWarp = 32;
 
 // ---- Scores, choices and weights: one thread per row
 
@@ -174,102 +172,6 @@ __global__ void RouteBackwardKernel(RouterOptions o, DeviceRouting from, const f
   }
 }
 
-// ---- The rows of experts
-
-__global__ void PlaceKernel(DeviceRouting routing, std::size_t top_k, std::size_t choices,
-                            const std::uint32_t* first, std::uint32_t* slot, std::uint32_t* token) {
-  const std::size_t i = ThreadIndex();
-  if (i >= choices) return;
-  const std::uint32_t at = first[routing.chosen[i]] + routing.rank[i];
-  slot[i] = at;
-  token[at] = static_cast<std::uint32_t>(i / top_k);
-}
-
-// The kernels of rows have one thread block per row, whose threads take kVector columns at a time.
-template <int kVector, class Function>
-__device__ inline void ForColumns(std::size_t cols, const Function& function) {
-  for (std::size_t c = threadIdx.x * kVector; c < cols; c += std::size_t{blockDim.x} * kVector) {
-    function(c);
-  }
-}
-
-template <int kVector, class T>
-__global__ void GatherKernel(const float* x, const std::uint32_t* token, std::size_t cols,
-                             T* gathered) {
-  const std::size_t slot = blockIdx.x;
-  const std::uint32_t from = token[slot];
-  ForColumns<kVector>(cols, [&](std::size_t c) {
-    Pack<kVector, float> values{};
-    if (from != kNoToken) values = LoadPack<kVector>(x + from * cols + c);
-    StorePack<kVector>(gathered + slot * cols + c, values.x);
-  });
-}
-
-template <int kVector>
-__global__ void AddExpertsKernel(DeviceRouting routing, std::size_t top_k,
-                                 const std::uint32_t* slot, const float* results, std::size_t cols,
-                                 const float* base, float* out) {
-  const std::size_t row = blockIdx.x;
-  ForColumns<kVector>(cols, [&](std::size_t c) {
-    Pack<kVector, float> sum = LoadPack<kVector>(base + row * cols + c);
-    for (std::size_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
-      const float weight = routing.weights[choice];
-      const auto result = LoadPack<kVector>(results + slot[choice] * cols + c);
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + weight * result.x[i];
-    }
-    StorePack<kVector>(out + row * cols + c, sum.x);
-  });
-}
-
-// One warp per choice.
-template <int kVector, class T>
-__global__ void AddExpertsBackwardKernel(DeviceRouting routing, std::size_t top_k,
-                                         const std::uint32_t* slot, const float* results,
-                                         const float* dy, std::size_t cols, T* d_results,
-                                         float* d_weights) {
-  const std::size_t choice = ThreadIndex() / kWarp;
-  if (choice >= routing.rows * top_k) return;
-  const float weight = routing.weights[choice];
-  const float* const gradient = dy + choice / top_k * cols;
-  const std::size_t at = slot[choice] * cols;
-  double dot = 0.0;
-  for (std::size_t c = threadIdx.x % kWarp * kVector; c < cols; c += kWarp * kVector) {
-    const auto d = LoadPack<kVector>(gradient + c), result = LoadPack<kVector>(results + at + c);
-    float weighted[kVector];
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      weighted[i] = weight * d.x[i];
-      dot += static_cast<double>(d.x[i]) * result.x[i];
-    }
-    StorePack<kVector>(d_results + at + c, weighted);
-  }
-  for (int width = kWarp / 2; width > 0; width /= 2) {
-    dot += __shfl_xor_sync(kAllLanes, dot, width);
-  }
-  if (threadIdx.x % kWarp == 0) d_weights[choice] = static_cast<float>(dot);
-}
-
-template <int kVector>
-__global__ void AddInputGradientsKernel(std::size_t top_k, const std::uint32_t* slot,
-                                        const float* d_inputs, const float* d_router,
-                                        std::size_t cols, bool adds, float* d_x) {
-  const std::size_t row = blockIdx.x;
-  ForColumns<kVector>(cols, [&](std::size_t c) {
-    Pack<kVector, float> sum{};
-    if (adds) sum = LoadPack<kVector>(d_x + row * cols + c);
-    for (std::size_t choice = row * top_k; choice < (row + 1) * top_k; ++choice) {
-      const auto d = LoadPack<kVector>(d_inputs + slot[choice] * cols + c);
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + d.x[i];
-    }
-    const auto router = LoadPack<kVector>(d_router + row * cols + c);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) sum.x[i] = sum.x[i] + router.x[i];
-    StorePack<kVector>(d_x + row * cols + c, sum.x);
-  });
-}
-
 __global__ void SurplusKernel(DeviceRouting routing, std::size_t top_k, float* gradient) {
   const std::size_t e = ThreadIndex();
   if (e >= routing.experts) return;
@@ -290,28 +192,6 @@ void Launch(const char* what, Kernel kernel, std::size_t threads, cudaStream_t s
             Arguments... arguments) {
   if (threads == 0) return;
   kernel<<<Blocks(threads, kThreads), kThreads, 0, stream>>>(arguments...);
-  CheckLaunch(what);
-}
-
-// Calls `launch` with the width of the loads as a constant: kVector where it divides `cols`.
-template <class Function>
-void WithVector(std::size_t cols, const Function& launch) {
-  if (cols % kVector == 0) {
-    launch(std::integral_constant<int, kVector>{});
-  } else {
-    launch(std::integral_constant<int, 1>{});
-  }
-}
-
-// Runs a kernel of rows, with as many threads per row as it has packs of kVector columns.
-template <class Kernel, class... Arguments>
-void LaunchRows(const char* what, Kernel kernel, std::size_t rows, std::size_t cols,
-                cudaStream_t stream, Arguments... arguments) {
-  if (rows == 0 || cols == 0) return;
-  const std::size_t threads = RoundUp(DivideUp(cols, std::size_t{kVector}), std::size_t{kWarp});
-  kernel<<<static_cast<unsigned>(rows),
-           static_cast<unsigned>(std::min(threads, std::size_t{kThreads})), 0, stream>>>(
-      arguments...);
   CheckLaunch(what);
 }
 
@@ -336,54 +216,6 @@ void RouteBackward(const RouterOptions& options, const DeviceRouting& routing,
          loss_scale, d_logits);
 }
 
-void PlaceSlots(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* first,
-                std::size_t slots, std::uint32_t* slot, std::uint32_t* token, cudaStream_t stream) {
-  Check(cudaMemsetAsync(token, 0xFF, slots * sizeof *token, stream), "memset");
-  const std::size_t choices = routing.rows * top_k;
-  Launch("PlaceSlots", PlaceKernel, choices, stream, routing, top_k, choices, first, slot, token);
-}
-
-template <class T>
-void GatherRows(const float* x, const std::uint32_t* token, std::size_t slots, std::size_t cols,
-                T* gathered, cudaStream_t stream) {
-  WithVector(cols, [&](auto vector) {
-    LaunchRows("GatherRows", GatherKernel<vector, T>, slots, cols, stream, x, token, cols,
-               gathered);
-  });
-}
-
-void AddExperts(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                const float* results, std::size_t cols, const float* base, float* out,
-                cudaStream_t stream) {
-  WithVector(cols, [&](auto vector) {
-    LaunchRows("AddExperts", AddExpertsKernel<vector>, routing.rows, cols, stream, routing, top_k,
-               slot, results, cols, base, out);
-  });
-}
-
-template <class T>
-void AddExpertsBackward(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                        std::size_t slots, const float* results, const float* dy, std::size_t cols,
-                        T* d_results, float* d_weights, cudaStream_t stream) {
-  const std::size_t choices = routing.rows * top_k;
-  if (slots > choices) {  // with padding
-    Check(cudaMemsetAsync(d_results, 0, slots * cols * sizeof *d_results, stream), "memset");
-  }
-  WithVector(cols, [&](auto vector) {
-    Launch("AddExpertsBackward", AddExpertsBackwardKernel<vector, T>, choices * kWarp, stream,
-           routing, top_k, slot, results, dy, cols, d_results, d_weights);
-  });
-}
-
-void AddInputGradients(std::size_t rows, std::size_t top_k, const std::uint32_t* slot,
-                       const float* d_inputs, const float* d_router, std::size_t cols, bool adds,
-                       float* d_x, cudaStream_t stream) {
-  WithVector(cols, [&](auto vector) {
-    LaunchRows("AddInputGradients", AddInputGradientsKernel<vector>, rows, cols, stream, top_k,
-               slot, d_inputs, d_router, cols, adds, d_x);
-  });
-}
-
 void AddSurplus(const DeviceRouting& routing, std::size_t top_k, float* gradient,
                 cudaStream_t stream) {
   Launch("AddSurplus", SurplusKernel, routing.experts, stream, routing, top_k, gradient);
@@ -393,16 +225,5 @@ void BalanceStep(float rate, std::size_t size, const float* gradient, float* bia
                  cudaStream_t stream) {
   Launch("BalanceStep", BalanceKernel, size, stream, rate, size, gradient, bias);
 }
-
-template void GatherRows(const float*, const std::uint32_t*, std::size_t, std::size_t, float*,
-                         cudaStream_t);
-template void GatherRows(const float*, const std::uint32_t*, std::size_t, std::size_t, Bf16*,
-                         cudaStream_t);
-template void AddExpertsBackward(const DeviceRouting&, std::size_t, const std::uint32_t*,
-                                 std::size_t, const float*, const float*, std::size_t, float*,
-                                 float*, cudaStream_t);
-template void AddExpertsBackward(const DeviceRouting&, std::size_t, const std::uint32_t*,
-                                 std::size_t, const float*, const float*, std::size_t, Bf16*,
-                                 float*, cudaStream_t);
 
 }  // namespace fp4lab::gpu

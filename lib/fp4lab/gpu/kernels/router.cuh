@@ -1,4 +1,4 @@
-// The choice of experts (nn/router.h) and the rows of experts on the device, with the CPU's bits.
+// The choice of experts (nn/router.h) on the device, with the CPU's bits.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,6 @@
 
 namespace fp4lab::gpu {
 
-inline constexpr std::uint32_t kNoToken = 0xFFFFFFFFu;
 // Choices whose places are found together.
 inline constexpr unsigned kRankChunk = 256;
 
@@ -31,30 +30,6 @@ void Route(const RouterOptions& options, const float* logits, const float* bias,
 // d_weights (R, top_k), d_logits (R, E).
 void RouteBackward(const RouterOptions& options, const DeviceRouting& routing,
                    const float* d_weights, float loss_scale, float* d_logits, cudaStream_t stream);
-
-// The rows of experts: slot `first[e]` is the first of expert e. token (slots): of each slot,
-// kNoToken for padding. slot (R, top_k): of each choice.
-void PlaceSlots(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* first,
-                std::size_t slots, std::uint32_t* slot, std::uint32_t* token, cudaStream_t stream);
-
-// gathered (slots, cols) = the rows of x, rounded to T; zeros for padding.
-template <class T>
-void GatherRows(const float* x, const std::uint32_t* token, std::size_t slots, std::size_t cols,
-                T* gathered, cudaStream_t stream);
-// out (R, cols) = base + weight * results(slot) of each choice, in order. out may be base.
-void AddExperts(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                const float* results, std::size_t cols, const float* base, float* out,
-                cudaStream_t stream);
-// d_results (slots, cols) = weight * dy, rounded to T, zeros for padding; d_weights (R, top_k) =
-// the dot products of dy and results, in double in an order of their own.
-template <class T>
-void AddExpertsBackward(const DeviceRouting& routing, std::size_t top_k, const std::uint32_t* slot,
-                        std::size_t slots, const float* results, const float* dy, std::size_t cols,
-                        T* d_results, float* d_weights, cudaStream_t stream);
-// d_x (R, cols) = d_x if `adds`, or 0, then + d_inputs(slot) of each choice in order and d_router.
-void AddInputGradients(std::size_t rows, std::size_t top_k, const std::uint32_t* slot,
-                       const float* d_inputs, const float* d_router, std::size_t cols, bool adds,
-                       float* d_x, cudaStream_t stream);
 
 // gradient(e) += by how many tokens expert e had more than the mean.
 void AddSurplus(const DeviceRouting& routing, std::size_t top_k, float* gradient,
