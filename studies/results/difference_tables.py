@@ -17,9 +17,10 @@ def document(name):
     return printed["differences"]
 
 
-def difference(name, arm, base, is_less=False):
-    """The record of loss(arm) - loss(base); `is_less`: that less another difference."""
-    return next(d for d in document(name) if (d["arm"], d["base"], "against" in d) == (arm, base, is_less))
+def difference(name, arm, base, is_less=False, tokens=None):
+    """The record of loss(arm) - loss(base); `is_less`: that less another difference; `tokens`: at this budget."""
+    asked = arm, base, is_less, tokens
+    return next(d for d in document(name) if (d["arm"], d["base"], "against" in d, d.get("tokens")) == asked)
 
 
 def with_interval(record):
@@ -27,9 +28,9 @@ def with_interval(record):
     return f"{record['mean']:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
-def gap(name, arm, base):
-    """A gap in nats with its interval."""
-    return with_interval(difference(name, arm, base))
+def gap(name, arm, base, tokens=None):
+    """A gap in nats with its interval, at the largest budget or at one of so many tokens."""
+    return with_interval(difference(name, arm, base, tokens=tokens and int(tokens)))
 
 
 FORMATS = {"te_mxfp8": "te_mxfp8", "te_nvfp4": "te_nvfp4", "nvfp4_mlp": "maxtext_te_nvfp4_mlp", "mxfp4": "mxfp4"}
@@ -80,6 +81,16 @@ def without(studies):
     return lines
 
 
+def horizon(studies):
+    """te_nvfp4 without one of its parts, by budget."""
+    lines = ["| bytes per parameter | without the transform, nats | without stochastic rounding, nats |", "|---|---|---|"]
+    for study in studies:
+        for tokens in study.analysis["budgets"]:
+            cells = (gap("horizon", f"te_nvfp4_no_{part}", "te_nvfp4", tokens) for part in ("rht", "sr"))
+            lines.append(f"| {tokens / study.analysis['block_parameters']:.0f} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def plans(studies):
     """What each recipe of figure 6's study costs."""
     rows = ["| recipe | blocks in BF16 | above BF16, nats per byte |", "|---|---|---|"]
@@ -89,4 +100,4 @@ def plans(studies):
     return rows
 
 
-KINDS = {"architectures": architectures, "dose": dose, "without": without, "plans": plans}
+KINDS = {"architectures": architectures, "dose": dose, "without": without, "horizon": horizon, "plans": plans}

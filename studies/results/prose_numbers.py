@@ -478,9 +478,9 @@ def contrast_half_width(name, form, place):
     return f"{math.log(high / low) / 2:.3f}"
 
 
-def paired_gap(name, arm, base):
+def paired_gap(name, arm, base, tokens=None):
     """An arm's loss less another's, nats, of the published studies/results/NAME.json; over seeds and text."""
-    return difference_tables.gap(name, arm, base)
+    return difference_tables.gap(name, arm, base, tokens)
 
 
 def paired_less(name, arm, base):

@@ -677,6 +677,10 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
   CHECK(share["share"]["interval"][1].get<double>() > 0.305 / 0.405);
   CHECK(plain["mean"].get<double>() == Approx(0.1));
   CHECK_FALSE(plain.contains("share"));
+  // At another budget: nvfp4 is 0.5 above there.
+  Json smaller = right;
+  smaller["differences"][1]["tokens"] = 8000000;
+  CHECK(document(smaller)["differences"][1]["mean"].get<double>() == Approx(0.5));
   // A difference of differences, and what a margin makes of its interval, 0.205 +- 0.009.
   for (const auto& [margin, verdict] :
        {std::pair{0.3, "within the margin"}, {0.1, "beyond the margin"}, {0.205, "not decided"}}) {
@@ -722,6 +726,10 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
   refused([](Json* a) { (*a)["differences"] = Json::array(); }, "#/differences: must be an array");
   refused([](Json* a) { (*a)["differences"][0]["margin"] = 0; },
           "#/differences/0/margin: must be a positive number");
+  refused([](Json* a) { (*a)["differences"][0]["tokens"] = 0; },
+          "#/differences/0/tokens: must be a budget");
+  refused([](Json* a) { (*a)["differences"][0]["tokens"] = 7; },
+          "has no budget of 7 tokens, but 8000000 16000000");
   refused([](Json* a) { (*a)["differences"][1]["against"] = {"bf16"}; },
           "#/differences/1/against: must be two arms");
   refused(

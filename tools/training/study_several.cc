@@ -96,6 +96,9 @@ void PrintDifferences(const Json& document) {
     if (d.contains("against")) {
       base += ", less (" + ArmText(d["against"][0]) + " minus " + ArmText(d["against"][1]) + ")";
     }
+    if (d.contains("tokens")) {
+      base += ", at " + study::TokensText(d["tokens"].get<double>()) + " tokens";
+    }
     if (d.contains("verdict")) {
       verdict = ArmText(d["verdict"]) + " (" + study::Fixed(d["margin"].get<double>(), 4) + ")";
     }

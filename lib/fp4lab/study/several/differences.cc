@@ -22,6 +22,7 @@ AskedDifference ReadDifference(const Json& json, const std::string& where) {
   o.Require("base", &asked.base);
   o.Read("of", &asked.whole);
   o.Read("against", &asked.against);
+  o.Read("tokens", &asked.tokens);
   o.Read("margin", &asked.margin);
   o.Finish();
   if (o.Has("of") && asked.whole.size() != 2) {
@@ -33,6 +34,9 @@ AskedDifference ReadDifference(const Json& json, const std::string& where) {
   }
   if (o.Has("against") && o.Has("of")) {
     throw Error(o.Where("against"), "is for a difference that is no share; leave out \"of\"");
+  }
+  if (o.Has("tokens") && asked.tokens < 1) {
+    throw Error(o.Where("tokens"), "must be a budget of the study, in tokens");
   }
   if (o.Has("margin") && !(asked.margin > 0)) {
     throw Error(o.Where("margin"), "must be a positive number of nats");
@@ -59,23 +63,36 @@ std::string_view VerdictOf(const Json& number, double margin) {
   return low > margin || high < -margin ? "beyond the margin" : "not decided";
 }
 
+std::size_t BudgetOf(const AskedDifference& asked, const JoinedStudy& study) {
+  if (asked.tokens == 0) return study.cube.Budgets() - 1;
+  const std::vector<std::int64_t>& budgets = study.results.budgets;
+  const auto found = std::find(budgets.begin(), budgets.end(), asked.tokens);
+  if (found != budgets.end()) return static_cast<std::size_t>(found - budgets.begin());
+  std::string known;
+  for (const std::int64_t tokens : budgets) known += " " + std::to_string(tokens);
+  throw Error("differences", "the study \"" + study.Name() + "\" has no budget of " +
+                                 std::to_string(asked.tokens) + " tokens, but" + known);
+}
+
 Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
-  const std::size_t last = study.cube.Budgets() - 1;
+  const std::size_t budget = BudgetOf(asked, study);
   const LossTerms terms = TermsOf(asked, study);
-  const std::vector<double> part = study.SumsAt(terms, last);
+  const std::vector<double> part = study.SumsAt(terms, budget);
   Json json = NumberJson(part);
-  json["interval_with_text"] = IntervalWithText(json, TextErrorOf(study, terms, last, kTextDraws));
+  json["interval_with_text"] =
+      IntervalWithText(json, TextErrorOf(study, terms, budget, kTextDraws));
   json["study"] = asked.study;
   json["arm"] = asked.arm;
   json["base"] = asked.base;
   if (!asked.against.empty()) json["against"] = asked.against;
+  if (asked.tokens != 0) json["tokens"] = asked.tokens;
   if (asked.margin > 0) {
     json["margin"] = asked.margin;
     json["verdict"] = VerdictOf(json, asked.margin);
   }
   if (asked.whole.empty()) return json;
   const std::vector<double> whole =
-      study.GapsAt(study.Arm(asked.whole[0]), study.Arm(asked.whole[1]), last);
+      study.GapsAt(study.Arm(asked.whole[0]), study.Arm(asked.whole[1]), budget);
   const std::optional<Interval> interval = FiellerInterval(part, whole, kConfidence);
   const double mean = Summarize(whole).mean;
   json["of"] = asked.whole;

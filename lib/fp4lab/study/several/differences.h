@@ -1,6 +1,7 @@
 // Differences of two arms of a study, and the share that one difference is of another.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ struct AskedDifference {
   std::vector<std::string> whole;  // two arms: the difference that this one is a share of; or none
   // Two arms, possibly of another model: their difference is taken off; or none.
   std::vector<std::string> against;
-  double margin = 0;  // within which the result counts as nothing, nats; 0: none was stated
+  std::int64_t tokens = 0;  // the budget; 0: the study's largest
+  double margin = 0;        // within which the result counts as nothing, nats; 0: none was stated
 };
 
 struct DifferencesFile {
@@ -24,18 +26,18 @@ struct DifferencesFile {
 };
 
 // Reads {"studies": [...] (joined_study.h), "differences": [{"study": name, "arm", "base", "of":
-// [arm, base], "against": [arm, base], "margin": nats}, ...]}. Throws Error at the JSON pointer of
-// anything unknown.
+// [arm, base], "against": [arm, base], "tokens": budget, "margin": nats}, ...]}. Throws Error at
+// the JSON pointer of anything unknown.
 DifferencesFile ReadDifferencesFile(const std::filesystem::path& path);
 
-// {"sources", "differences"}: of each, loss(arm) - loss(base) at the study's largest budget, paired
-// over seeds, as NumberJson gives it, and "interval_with_text" (evaluation.h); with "of" also
-// "share": the mean over the mean of the whole, with Fieller's interval, null where it is
-// unbounded. With "against" the number is (arm - base) - (the first of these less the second). With
-// "margin" also "verdict", by the 95 % interval with the text's error (over seeds alone where there
-// is none): "within the margin" if it lies in [-margin, margin], "beyond the margin" if it lies
-// outside, else "not decided". Two one-sided tests at 2.5 % each say the same. Throws Error for a
-// study or an arm that is not there.
+// {"sources", "differences"}: of each, loss(arm) - loss(base) at "tokens", the study's largest
+// budget if none is asked, paired over seeds, as NumberJson gives it, and "interval_with_text"
+// (evaluation.h); with "of" also "share": the mean over the mean of the whole, with Fieller's
+// interval, null where it is unbounded. With "against" the number is (arm - base) - (the first of
+// these less the second). With "margin" also "verdict", by the 95 % interval with the text's error
+// (over seeds alone where there is none): "within the margin" if it lies in [-margin, margin],
+// "beyond the margin" if it lies outside, else "not decided". Two one-sided tests at 2.5 % each say
+// the same. Throws Error for a study, an arm or a budget that is not there.
 Json DifferencesDocument(const DifferencesFile& file);
 
 }  // namespace fp4lab::study
