@@ -58,16 +58,16 @@ TEST_CASE("Values of config.json that the model does not state are refused at th
        "65536 at most"},
       {"llama", "architectures", R"(["DeepseekV3ForCausalLM"])",
        "/config.json#/architectures/0: \"DeepseekV3ForCausalLM\" has what fp4lab's model does not "
-       "state: blocks without experts beside blocks with them, routing by groups"},
+       "state: routing by groups"},
       {"llama", "architectures", R"(["LamaForCausalLM"])",
        "/config.json#/architectures/0: unknown architecture \"LamaForCausalLM\"; did you mean "
        "\"LlamaForCausalLM\"?"},
       {"qwen3-windows", "layer_types", R"(["full_attention", "sliding_attention"])",
        "/config.json#/layer_types: [\"full_attention\",\"sliding_attention\"] is not what fp4lab's "
        "model states: every N-th block sees all keys, and the others a window"},
-      {"qwen3-moe", "mlp_only_layers", "[0]",
-       "/config.json#/mlp_only_layers: [0] is not what fp4lab's model states: every block has "
-       "experts"},
+      {"qwen3-moe", "mlp_only_layers", "[1]",
+       "/config.json#/mlp_only_layers: [1] is not what fp4lab's model states: blocks without "
+       "experts are the first ones"},
       {"smollm3", "no_rope_layers", "[0, 1, 1, 1]",
        "/config.json#/no_rope_layers: [0,1,1,1] is not what fp4lab's model states: every N-th "
        "block has no rotary positions, and the others have them"},

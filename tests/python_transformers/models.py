@@ -45,6 +45,10 @@ MODELS = {
         "Qwen3Moe",
         dict(head_dim=4, num_experts=6, moe_intermediate_size=8, norm_topk_prob=False, **EXPERTS),
     ),
+    "qwen3-moe-dense-first": (
+        "Qwen3Moe",
+        dict(head_dim=4, num_experts=4, moe_intermediate_size=8, norm_topk_prob=True, mlp_only_layers=[0], **EXPERTS),
+    ),
     "mistral": ("Mistral", dict(sliding_window=6)),
     "mixtral": ("Mixtral", dict(num_local_experts=4, sliding_window=None, **EXPERTS)),
     "smollm3": (

@@ -210,6 +210,8 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
   }
   cases.push_back({Activation::kSwiglu, false, 2, {"attention", "mlp", "moe"}});
   cases.back().pattern = {{"attention", "mlp"}, {"moe"}};
+  cases.push_back({Activation::kSwiglu, false, 2, {"attention", "moe"}});
+  cases.back().moe = {.experts = 3, .ffn = 20, .first_k_dense_replace = 1};
   for (const Case& c : cases) {
     const ModelConfig config = ConfigOf(c);
     CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts, c.head_dim, c.qk_norm,

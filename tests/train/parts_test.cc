@@ -231,6 +231,42 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("First blocks with an MLP in place of experts have its linears and its width",
+          "[train]") {
+  const Json moe = {{"experts", 4}, {"ffn", 32}, {"first_k_dense_replace", 1}};
+  TrainConfig config = TinyWith(Mixture(moe), "te_nvfp4");
+  config.model.layers = 3;
+  const ModelConfig& m = config.model;
+  CHECK(ReadModelConfig(ToJson(m), "again") == m);
+  CHECK(BlocksWith(m, PartNamed("mlp", "test")) == 1);
+  CHECK(BlocksWith(m, PartNamed("moe", "test")) == 2);
+  const ParameterLayout layout = MakeLayout(m);
+  std::vector<std::string> names;
+  for (const ParameterSlice& slice : layout.block_linears) names.push_back(slice.name);
+  CHECK(names[2] == "blocks.0.mlp.up.weight");
+  CHECK(names[6] == "blocks.1.moe.router.weight");
+  CHECK(layout.block_linears[2].rows == static_cast<std::size_t>(m.ffn));
+  CHECK(layout.block_linears[7].rows == 32);
+  const Corpus corpus = LoadCorpus(config.data);
+  const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+  CHECK(NumbersAfterResume(config, corpus, 3) == one);
+  // The same blocks as lists of parts give the same bits.
+  TrainConfig lists = config;
+  lists.model.moe.first_k_dense_replace = 0;
+  lists.model.parts = {"attention", "mlp", "moe"};
+  lists.model.pattern = {{"attention", "mlp"}, {"attention", "moe"}, {"attention", "moe"}};
+  CHECK(NumbersAfterResume(lists, corpus, 1) == one);
+
+  const auto error = [](const Json& json) { return ErrorOf([&] { TinyWith(Mixture(json)); }); };
+  const std::string at = "run.json#/model/moe/first_k_dense_replace";
+  CHECK(error({{"first_k_dense_replace", 2}}) ==
+        at + ": 2 of 2 blocks leaves no block with \"moe\"");
+  CHECK(error({{"first_k_dense_replace", -1}}) == at + ": must be at least 0");
+  const Json both = {{"parts", {"attention", "mlp", "moe"}}, {"moe", moe}};
+  CHECK(ErrorOf([&] { TinyWith(both); }) ==
+        at + "/2: \"mlp\" stands twice; a part stands once in a block");
+}
+
 TEST_CASE("The loss-free bias moves against surplus, steers the choice alone, and is no gradient",
           "[train]") {
   const auto config_of = [](double rate) {

@@ -216,6 +216,10 @@ TEST_CASE("Ratios of presets stay, and members beside the preset win", "[train]"
   CHECK(own.layers == 3);
   CHECK(own.moe.experts == 4);
   CHECK(own.moe.top_k == 2);
+  const ModelConfig latent = read({{"preset", "deepseek-v3"}, {"d_model", 7168}});
+  CHECK(latent.moe.first_k_dense_replace == 3);
+  CHECK(latent.ffn == 18432);
+  CHECK(read({{"preset", "deepseek-v3"}}).moe.first_k_dense_replace == 1);
   const ModelConfig dense = read({{"preset", "qwen3-moe"}, {"parts", {"attention", "mlp"}}});
   CHECK(dense.moe == MoeConfig{});
   CHECK(ErrorOf([&] {

@@ -24,7 +24,6 @@ constexpr FixedKey kFixed[] = {
     {"attention_dropout", "0.0", "nothing is dropped out"},
     {"router_jitter_noise", "0.0", "the router has no noise"},
     {"decoder_sparse_step", "1", "every block has experts"},
-    {"mlp_only_layers", "[]", "every block has experts"},
     {"quantization_config", "null", "weights are numbers, not codes: dequantize them first"},
     {"rope_scaling", "null", "rotary positions are not scaled"},
 };
@@ -229,6 +228,18 @@ class Reader {
     o_.Require("moe_intermediate_size", &model_.moe.ffn);
     model_.moe.normalize = false;
     o_.Read("norm_topk_prob", &model_.moe.normalize);
+    ReadDenseBlocks();
+  }
+
+  // "mlp_only_layers": blocks with an MLP in place of experts.
+  void ReadDenseBlocks() {
+    std::vector<std::int64_t> dense;
+    o_.Read("mlp_only_layers", &dense);
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      if (dense[i] == static_cast<std::int64_t>(i)) continue;
+      Refuse(o_.Where("mlp_only_layers"), dense, "blocks without experts are the first ones");
+    }
+    model_.moe.first_k_dense_replace = static_cast<int>(dense.size());
   }
 
   const Family& family_;
@@ -259,7 +270,7 @@ ModelConfig Comparable(ModelConfig model) {
     return model;
   }
   if (model.moe.ffn == 0) model.moe.ffn = model.ffn;
-  model.ffn = plain.ffn;
+  if (model.moe.first_k_dense_replace == 0) model.ffn = plain.ffn;
   model.moe.balance_loss = plain.moe.balance_loss;
   model.moe.pad_tokens = plain.moe.pad_tokens;
   return model;

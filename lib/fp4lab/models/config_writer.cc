@@ -50,7 +50,8 @@ void AddExperts(const Family& family, const ModelConfig& m, Json* config) {
   (*config)["moe_intermediate_size"] = ffn;
   (*config)["norm_topk_prob"] = m.moe.normalize;
   (*config)["decoder_sparse_step"] = 1;
-  (*config)["mlp_only_layers"] = Json::array();
+  Json& dense = (*config)["mlp_only_layers"] = Json::array();
+  for (int i = 0; i < m.moe.first_k_dense_replace; ++i) dense.push_back(i);
 }
 
 }  // namespace

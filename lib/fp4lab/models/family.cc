@@ -53,8 +53,8 @@ struct Unstated {
 };
 constexpr Unstated kUnstated[] = {
     {"GptOssForCausalLM", "attention sinks, biases, a clamped SwiGLU"},
-    {"DeepseekV2ForCausalLM", "blocks without experts beside blocks with them, routing by groups"},
-    {"DeepseekV3ForCausalLM", "blocks without experts beside blocks with them, routing by groups"},
+    {"DeepseekV2ForCausalLM", "routing by groups"},
+    {"DeepseekV3ForCausalLM", "routing by groups"},
     {"GemmaForCausalLM", "scaled embeddings, gains of 1 + w, a GELU gate"},
     {"Gemma2ForCausalLM", "norms after the parts, gains of 1 + w, a GELU gate"},
     {"Gemma3ForCausalLM", "norms after the parts, gains of 1 + w, a GELU gate"},

@@ -182,12 +182,14 @@ MoeConfig ReadMoeConfig(const Json& json, const std::string& where) {
   o.Read("balance_loss", &c.balance_loss);
   o.Read("bias_rate", &c.bias_rate);
   o.Read("pad_tokens", &c.pad_tokens);
+  o.Read("first_k_dense_replace", &c.first_k_dense_replace);
   o.Finish();
   CheckSize(o, "experts", c.experts, 1, 1 << 12);
   CheckSize(o, "top_k", c.top_k, 1, 1 << 12);
   CheckSize(o, "ffn", c.ffn, 0, 1 << 22);
   CheckSize(o, "shared_experts", c.shared_experts, 0, 1 << 8);
   CheckSize(o, "pad_tokens", c.pad_tokens, 1, 1 << 12);
+  CheckAtLeast(o, "first_k_dense_replace", c.first_k_dense_replace, 0);
   if (!(c.scale > 0)) throw Error(o.Where("scale"), "must be positive");
   CheckAtLeast(o, "balance_loss", c.balance_loss, 0.0f);
   CheckAtLeast(o, "bias_rate", c.bias_rate, 0.0f);
@@ -195,16 +197,18 @@ MoeConfig ReadMoeConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const MoeConfig& c) {
-  return {{"experts", c.experts},
-          {"top_k", c.top_k},
-          {"ffn", c.ffn},
-          {"shared_experts", c.shared_experts},
-          {"score", NameIn(kScores, c.score)},
-          {"normalize", c.normalize},
-          {"scale", Shortest(c.scale)},
-          {"balance_loss", Shortest(c.balance_loss)},
-          {"bias_rate", Shortest(c.bias_rate)},
-          {"pad_tokens", c.pad_tokens}};
+  Json json = {{"experts", c.experts},
+               {"top_k", c.top_k},
+               {"ffn", c.ffn},
+               {"shared_experts", c.shared_experts},
+               {"score", NameIn(kScores, c.score)},
+               {"normalize", c.normalize},
+               {"scale", Shortest(c.scale)},
+               {"balance_loss", Shortest(c.balance_loss)},
+               {"bias_rate", Shortest(c.bias_rate)},
+               {"pad_tokens", c.pad_tokens}};
+  if (c.first_k_dense_replace > 0) json["first_k_dense_replace"] = c.first_k_dense_replace;
+  return json;
 }
 
 MlaConfig ReadMlaConfig(const Json& json, const std::string& where) {

@@ -30,6 +30,8 @@ struct MoeConfig {
   // sees, moves by so much, up if the expert had fewer tokens than the mean. 0: no bias.
   float bias_rate = 0.0f;
   int pad_tokens = 32;  // an expert's rows are padded with zeros to a multiple
+  // The first blocks have "mlp" in place of "moe", as many as this (DeepSeek-V3, arXiv 2412.19437).
+  int first_k_dense_replace = 0;
 
   friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
@@ -88,7 +90,8 @@ struct ModelConfig {
   Activation activation = Activation::kSquaredRelu;
   bool tied_head = false;
   float norm_epsilon = 1e-5f, rope_theta = 10000.0f;
-  std::vector<std::string> parts = {"attention", "mlp"};  // of each block, in order (parts/parts.h)
+  // Of each block, in order (parts/parts.h says which a block has).
+  std::vector<std::string> parts = {"attention", "mlp"};
   // Where blocks differ: block i has the parts of list i modulo the lists, and `parts` are those of
   // all lists, in the order of their first places. Empty: each block has `parts`.
   std::vector<std::vector<std::string>> pattern = {};

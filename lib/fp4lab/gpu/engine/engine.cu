@@ -20,6 +20,7 @@
 #include "fp4lab/nn/attention/tensor_core_attention.h"
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -305,7 +306,7 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
                            " processes");
   }
   CheckFormats(config.recipe, where);
-  for (const std::string& part : config.model.parts) DevicePartNamed(part, where);
+  for (const Part* part : PartsOf(config.model)) DevicePartNamed(std::string(part->name), where);
   if (!config.recipe.rest.bf16) {
     return std::make_unique<CudaEngine<float>>(config, where, world, false);
   }

@@ -5,6 +5,7 @@
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/parts/device_parts.cuh"
 #include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab::gpu {
 
@@ -31,8 +32,9 @@ DeviceModel<T>::DeviceModel(const TrainConfig& config, bool tensor_cores, const 
   place(layout_.final_gain);
   gain_places_ = DeviceArray<GainPlace>(places.size());
   gain_places_.CopyFrom(places, stream_);
-  for (const std::string& name : config.model.parts) {
-    parts_.push_back(MakeDevicePart<T>(name, config.model, tensor_cores, stream));
+  for (const Part* part : PartsOf(config.model)) {
+    parts_.push_back(
+        MakeDevicePart<T>(std::string(part->name), config.model, tensor_cores, stream));
   }
   TakeMemory(max_sequences * static_cast<std::size_t>(config.model.sequence));
   Check(cudaStreamSynchronize(stream_), "making the model");

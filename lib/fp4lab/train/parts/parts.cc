@@ -29,9 +29,40 @@ std::vector<const Part*> PartsIn(const std::vector<std::string>& names, const st
   return parts;
 }
 
-const std::vector<std::string>& NamesIn(const ModelConfig& config, int block) {
-  if (config.pattern.empty()) return config.parts;
-  return config.pattern[static_cast<std::size_t>(block) % config.pattern.size()];
+std::vector<std::string> NamesIn(const ModelConfig& config, int block) {
+  std::vector<std::string> names =
+      config.pattern.empty()
+          ? config.parts
+          : config.pattern[static_cast<std::size_t>(block) % config.pattern.size()];
+  if (block < config.moe.first_k_dense_replace) {
+    std::ranges::replace(names, std::string(kMoe.name), std::string(kMlp.name));
+  }
+  return names;
+}
+
+// Throws Error for first blocks that cannot have "mlp" in place of "moe".
+void CheckFirstBlocks(const ModelConfig& config, const std::string& where) {
+  const int first = config.moe.first_k_dense_replace;
+  const std::string place = where + "/moe/first_k_dense_replace";
+  if (first == 0) return;
+  if (BlocksWith(config, kMoe) == 0) {
+    throw Error(place, std::to_string(first) + " of " + std::to_string(config.layers) +
+                           " blocks leaves no block with \"moe\"");
+  }
+  for (int i = 0; i < first; ++i) PartsIn(NamesIn(config, i), place);
+}
+
+// Throws Error for lists of parts that blocks cannot take in turn.
+void CheckPattern(const ModelConfig& config, const std::string& where) {
+  if (config.pattern.empty()) return;
+  const std::size_t period = config.pattern.size();
+  if (static_cast<std::size_t>(config.layers) % period != 0) {
+    throw Error(where + "/layers", std::to_string(config.layers) + " is not a multiple of the " +
+                                       std::to_string(period) + " lists of \"parts\"");
+  }
+  for (std::size_t i = 0; i < period; ++i) {
+    PartsIn(config.pattern[i], where + "/parts/" + std::to_string(i));
+  }
 }
 
 }  // namespace
@@ -48,16 +79,12 @@ const Part& PartNamed(std::string_view name, const std::string& where) {
 }
 
 std::vector<const Part*> PartsOf(const ModelConfig& config, const std::string& where) {
-  if (config.pattern.empty()) return PartsIn(config.parts, where + "/parts");
-  const int period = static_cast<int>(config.pattern.size());
-  if (config.layers % period != 0) {
-    throw Error(where + "/layers", std::to_string(config.layers) + " is not a multiple of the " +
-                                       std::to_string(period) + " lists of \"parts\"");
-  }
-  for (int i = 0; i < period; ++i) {
-    PartsIn(NamesIn(config, i), where + "/parts/" + std::to_string(i));
-  }
-  return PartsIn(config.parts, where + "/parts");
+  CheckPattern(config, where);
+  std::vector<const Part*> parts = PartsIn(config.parts, where + "/parts");
+  CheckFirstBlocks(config, where);
+  const bool dense_first = config.moe.first_k_dense_replace > 0;
+  if (dense_first && std::ranges::find(parts, &kMlp) == parts.end()) parts.push_back(&kMlp);
+  return parts;
 }
 
 std::vector<const Part*> PartsOfBlock(const ModelConfig& config, int block) {
@@ -65,7 +92,7 @@ std::vector<const Part*> PartsOfBlock(const ModelConfig& config, int block) {
 }
 
 bool HasPart(const ModelConfig& config, int block, const Part& part) {
-  const std::vector<std::string>& names = NamesIn(config, block);
+  const std::vector<std::string> names = NamesIn(config, block);
   return std::ranges::find(names, part.name) != names.end();
 }
 

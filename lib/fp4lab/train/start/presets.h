@@ -47,6 +47,7 @@ extern const std::string_view kPresetRule;
 //              and that of values keep their ratio to it, and the ranks are scaled as ffn is)
 //   heads      nearest to heads head_dim s / head_dim that is a multiple of the published group
 //              (heads per key head), at least one group; kv_heads: one for each group
+//   first_k_dense_replace  max(1, nearest(first_k_dense_replace s)) if there is one
 //   ffn        nearest multiple of 32 to ffn s, at least 32; of an expert as well
 //   experts    experts / c of which top_k / c are chosen; c: the largest power of two at most 1 / s
 //              that divides both and leaves two

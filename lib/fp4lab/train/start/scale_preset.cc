@@ -104,6 +104,9 @@ Json ModelOfPreset(const Preset& preset, int d_model, int sequence) {
     model["moe"]["experts"] = experts / c;
     model["moe"]["top_k"] = top_k / c;
     model["moe"]["ffn"] = NearestMultiple(s * Value(p, "expert_ffn"), kBlock);
+    if (const int dense = Value(p, "first_k_dense_replace"); dense > 0) {
+      model["moe"]["first_k_dense_replace"] = std::max(1, Nearest(s * dense));
+    }
   }
   return model;
 }
