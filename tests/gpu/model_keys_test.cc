@@ -302,6 +302,8 @@ const std::vector<Key> kKeys = {
         {"shared_experts", 1},
         {"score", "sigmoid"},
         {"bias_rate", 0.01}}}}},
+    {"moe after a block with an MLP",
+     {{"parts", {"attention", "moe"}}, {"moe", {{"experts", 4}, {"first_k_dense_replace", 1}}}}},
     {"muon", Json::object(), {{"name", "muon"}}},
     {"muon in bf16",
      Json::object(),
