@@ -164,8 +164,9 @@ void AddStudySeveral(CLI::App& app) {
   add("differences", "Differences of arms, paired over seeds, and shares of them", false,
       "  {\"studies\": [\"../out/blocks\"], \"differences\": [{\"study\": \"blocks\", \"arm\": "
       "\"nvfp4\",\n   \"base\": \"nvfp4-first1\", \"of\": [\"nvfp4\", \"bf16\"]}]}\n"
-      "A difference may also have \"tokens\", a budget of the study [the largest]; \"against\", two\n"
-      "arms whose difference is taken off; \"margin\", the nats within which it counts as nothing.\n")
+      "A difference may also have \"tokens\", a budget of the study [the largest];\n"
+      "\"against\", two arms whose difference is taken off; \"margin\", the nats within\n"
+      "which it counts as nothing.\n")
       ->callback([=] {
         const Json document = study::DifferencesDocument(study::ReadDifferencesFile(options->file));
         options->json ? PrintJson(document, 1) : PrintDifferences(document);

@@ -171,7 +171,7 @@ void LaunchMeasured(const Source& source, std::size_t rows, std::size_t cols, T*
 template <class T>
 void Activate(Activation activation, const float* up, std::size_t rows, std::size_t ffn, T* out,
               cudaStream_t stream, const AmaxPlaces& amax) {
-  if (amax.plain != nullptr && MeasuresActivation(activation)) {
+  if (MeasuredBy(activation, amax).plain != nullptr) {
     activation == Activation::kGelu
         ? LaunchMeasured(Activated<Activation::kGelu>{up}, rows, ffn, out, amax, stream)
         : LaunchMeasured(Activated<Activation::kSquaredRelu>{up}, rows, ffn, out, amax, stream);
@@ -193,7 +193,7 @@ void Activate(Activation activation, const float* up, std::size_t rows, std::siz
 template <class T>
 void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
                       std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax) {
-  if (amax.plain != nullptr && MeasuresActivation(activation)) {
+  if (MeasuredBy(activation, amax).plain != nullptr) {
     activation == Activation::kGelu
         ? LaunchMeasured(ActivatedBackward<Activation::kGelu>{up, dy}, rows, ffn, d_up, amax,
                          stream)

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/kernels/expert_rows.cuh"
@@ -9,7 +8,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32, kVector = 4;
+constexpr int kThreads = 256, kWarp = 32, kVector = kVectorOfRows;
 
 __global__ void PlaceKernel(DeviceRouting routing, std::size_t choices, const std::uint32_t* first,
                             std::uint32_t* slot) {
@@ -159,18 +158,6 @@ __global__ void AddInputGradientsKernel(std::size_t rows, std::size_t top_k,
       StorePack<kVector>(d_x + row * cols + c, sum.x);
     }
   });
-}
-
-// Calls `launch` with the width of the loads as a constant: kVector where it divides `cols` and
-// `from` begins at a whole pack.
-template <class Function>
-void WithVector(std::size_t cols, const Function& launch, const float* from = nullptr) {
-  const auto at = reinterpret_cast<std::uintptr_t>(from);
-  if (cols % kVector == 0 && at % (kVector * sizeof(float)) == 0) {
-    launch(std::integral_constant<int, kVector>{});
-  } else {
-    launch(std::integral_constant<int, 1>{});
-  }
 }
 
 // Runs a kernel of rows, with as many threads per row as it has packs of kVector columns.

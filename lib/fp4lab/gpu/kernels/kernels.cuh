@@ -120,8 +120,10 @@ void Activate(Activation activation, const float* up, std::size_t rows, std::siz
 template <class T>
 void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
                       std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax = {});
-// Whether Activate and ActivateBackward measure the amax.
-inline bool MeasuresActivation(Activation activation) { return activation != Activation::kSwiglu; }
+// Those of `places` that Activate and ActivateBackward fill.
+inline AmaxPlaces MeasuredBy(Activation activation, const AmaxPlaces& places) {
+  return activation == Activation::kSwiglu ? AmaxPlaces{} : places;
+}
 
 // ---- Loss (nn/loss.h), exact
 

@@ -1,6 +1,10 @@
 // Neighbouring elements as one load or store.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
 #include "fp4lab/gpu/kernels/math.cuh"
 
 namespace fp4lab::gpu {
@@ -25,6 +29,21 @@ __device__ inline void StorePack(T* to, const float (&values)[kVector]) {
 #pragma unroll
   for (int i = 0; i < kVector; ++i) Store(&pack.x[i], values[i]);
   *reinterpret_cast<Pack<kVector, T>*>(to) = pack;
+}
+
+// Elements of binary32 that a thread takes of a row at a time, where it can.
+inline constexpr int kVectorOfRows = 4;
+
+// Calls `launch` with the width of the loads as a constant: kVectorOfRows where it divides `cols`
+// and `from` begins at a whole pack, else 1.
+template <class Function>
+void WithVector(std::size_t cols, const Function& launch, const float* from = nullptr) {
+  const auto at = reinterpret_cast<std::uintptr_t>(from);
+  if (cols % kVectorOfRows == 0 && at % (kVectorOfRows * sizeof(float)) == 0) {
+    launch(std::integral_constant<int, kVectorOfRows>{});
+  } else {
+    launch(std::integral_constant<int, 1>{});
+  }
 }
 
 }  // namespace fp4lab::gpu

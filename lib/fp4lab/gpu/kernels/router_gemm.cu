@@ -1,5 +1,3 @@
-#include <type_traits>
-
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
@@ -8,7 +6,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kWarp = 32, kVector = 4, kThreads = 128;
+constexpr int kWarp = 32, kVector = kVectorOfRows, kThreads = 128;
 constexpr int kExperts = 8;            // that share one reading of x
 constexpr int kRows = 16, kStep = 32;  // of a tile of x
 constexpr int kPitch = kStep + 4;
@@ -120,17 +118,12 @@ void AddRouterWeightGradient(const float* d_logits, const float* x, std::size_t 
                              std::size_t cols, std::size_t experts, float* partials,
                              const GainPlace* place, float* dw, cudaStream_t stream) {
   if (rows == 0) return;
-  const auto launch = [&](auto vector) {
+  WithVector(cols, [&](auto vector) {
     const dim3 grid(Blocks(rows, kRouterChunk), Blocks(cols, kThreads * vector),
                     Blocks(experts, kExperts));
     WeightGradientKernel<vector>
         <<<grid, kThreads, 0, stream>>>(d_logits, x, rows, cols, experts, partials);
-  };
-  if (cols % kVector == 0) {
-    launch(std::integral_constant<int, kVector>{});
-  } else {
-    launch(std::integral_constant<int, 1>{});
-  }
+  });
   CheckLaunch("AddRouterWeightGradient");
   SumGains(partials, 0, 1, Blocks(rows, kRouterChunk), place, experts * cols, dw, stream);
 }

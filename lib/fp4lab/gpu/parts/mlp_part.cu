@@ -46,7 +46,7 @@ class Mlp final : public DevicePart<T> {
     linears.Run(use.pass, up, b.norm.data(), nullptr, b.up.data(), use.InputPlaces(kUp));
     use.Inspect("mlp.up.output", b.up.data(), up_width_);
     const Activation activation = config_.activation;
-    const AmaxPlaces amax = MeasuresActivation(activation) ? use.InputPlaces(kDown) : AmaxPlaces{};
+    const AmaxPlaces amax = MeasuredBy(activation, use.InputPlaces(kDown));
     Activate(activation, b.up.data(), rows, ffn_, b.activated.data(), stream_, amax);
     use.Inspect("mlp.activation.output", b.activated.data(), ffn_);
     linears.Run(use.pass, down, b.activated.data(), x, out, amax);
@@ -60,7 +60,7 @@ class Mlp final : public DevicePart<T> {
     const std::size_t up = use.Linear(kUp), down = use.Linear(kDown), rows = linears.Rows();
     linears.RunBackward(use.pass, down, g.Residual(), d_wide_.data(), use.GradientPlaces(kDown));
     const Activation activation = config_.activation;
-    const AmaxPlaces amax = MeasuresActivation(activation) ? use.GradientPlaces(kUp) : AmaxPlaces{};
+    const AmaxPlaces amax = MeasuredBy(activation, use.GradientPlaces(kUp));
     ActivateBackward(activation, b.up.data(), d_wide_.data(), rows, ffn_, d_up_.data(), stream_,
                      amax);
     use.Inspect("mlp.up.output.gradient", d_up_.data(), up_width_);

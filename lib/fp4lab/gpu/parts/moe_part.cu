@@ -228,9 +228,8 @@ class Moe final : public DevicePart<T> {
     DeviceLinears<T>& linears = *use.linears;
     const std::size_t down = use.Linear(up + 1);
     linears.RunRows(use.pass, use.Linear(up), on, x, nullptr, up_result);
-    const AmaxPlaces amax = MeasuresActivation(config_.activation)
-                                ? linears.InputPlaces(use.pass, down, on.rows)
-                                : AmaxPlaces{};
+    const AmaxPlaces amax =
+        MeasuredBy(config_.activation, linears.InputPlaces(use.pass, down, on.rows));
     Activate(config_.activation, up_result, on.rows, ffn, activated, linears.StreamOf(on.lane),
              amax);
     linears.RunRows(use.pass, down, on, activated, add, out, amax);
@@ -244,9 +243,8 @@ class Moe final : public DevicePart<T> {
     float* const d_activated = d_activated_.data() + first * ffn;
     T* const d_up = d_up_.data() + first * UpWidth(ffn);
     linears.RunBackwardRows(use.pass, use.Linear(up + 1), on, dy, d_activated, measured);
-    const AmaxPlaces amax = MeasuresActivation(config_.activation)
-                                ? linears.GradientPlaces(use.pass, use.Linear(up), on.rows)
-                                : AmaxPlaces{};
+    const AmaxPlaces amax =
+        MeasuredBy(config_.activation, linears.GradientPlaces(use.pass, use.Linear(up), on.rows));
     ActivateBackward(config_.activation, up_result, d_activated, on.rows, ffn, d_up,
                      linears.StreamOf(on.lane), amax);
     linears.RunBackwardRows(use.pass, use.Linear(up), on, d_up, dx, amax);
