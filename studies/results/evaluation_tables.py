@@ -1,6 +1,7 @@
 """Tables of the evaluations and sizes in surface/surface.json, for tables.py."""
 import math
 
+import widths
 from study_tables import Study, each_text
 from surface_tables import analyzed, size_records, sizes_of_model, surface_document
 
@@ -21,7 +22,8 @@ def gap_text(gap, interval):
 
 
 def ratio_text(ratio, interval):
-    return "{:.2f}&nbsp;[{:.2f},&nbsp;{:.2f}]".format(*map(math.exp, (ratio["mean"], *ratio[interval])))
+    mean, *ends = map(math.exp, (ratio["mean"], *ratio[interval]))
+    return "{:.2f}&nbsp;[{:.2f},&nbsp;{:.2f}]".format(mean, *ends) + widths.mark(ends, "&nbsp;")
 
 
 def overview(studies):
@@ -97,10 +99,11 @@ def samebytes(studies):
             "|---" * 6 + "|"]
     for r in sorted(document["same_bytes"], key=lambda r: r["arm"] != "nvfp4"):
         of = r["log_difference"]
+        factor, *ends = map(math.exp, (of["mean"], *of["interval"]))
         rows.append(f"| {r['arm'].upper()} | {' -> '.join(size[s] for s in r['studies'])} "
                     f"| {' -> '.join(dict.fromkeys(each_text(b) for b in r['bytes_per_parameter']))} | {r['form']} "
                     f"| {' -> '.join(f'{v:.2f}' for v in r['ratios'])} "
-                    "| {:.3f} [{:.3f}, {:.3f}] |".format(*map(math.exp, (of["mean"], *of["interval"]))))
+                    f"| {factor:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]{widths.mark(ends)} |")
     return rows
 
 
@@ -113,7 +116,7 @@ def sametext(studies):
     for name in size:
         own = {r["arm"]: r for r in found if r["study"] == name}
         cells = ["{:.2f} [{:.2f}, {:.2f}]".format(own[arm]["ratio"], *own[arm]["interval"])
-                 for arm in ("nvfp4", "mxfp4")]
+                 + widths.mark(own[arm]["interval"]) for arm in ("nvfp4", "mxfp4")]
         rows.append(f"| {size[name]} | {each_text(own['nvfp4']['bytes_per_parameter'])} | {' | '.join(cells)} |")
     return rows
 

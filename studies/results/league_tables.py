@@ -5,6 +5,7 @@ import math
 import statistics
 import sys
 
+import widths
 from significance import student_quantile
 from study_tables import HERE, with_interval
 
@@ -47,7 +48,8 @@ def league_ratio(row, reference):
     number = row["log_ratio"][reference]
     if number is None:
         return "" if row["recipe"] == reference else "out of reach"
-    return with_interval(number, 2, transform=math.exp) + (" *x*" if number["mean"] < 0 else "")
+    wide = widths.mark(number["interval"] and [math.exp(end) for end in number["interval"]], "&nbsp;")
+    return with_interval(number, 2, transform=math.exp) + wide + (" *x*" if number["mean"] < 0 else "")
 
 
 def titles_of_recipes():
@@ -135,7 +137,9 @@ def leaguefirst(studies):
     rows = ["| block parameters | difference | seeds | nats per byte | tokens / te_nvfp4's |", "|---|---|---|---|---|"]
 
     def row(size, what, pair):
-        ratio = "{:.2f} [{:.2f}, {:.2f}]".format(*pair["token_ratio"]) if "token_ratio" in pair else ""
+        ratio = ""
+        if "token_ratio" in pair:
+            ratio = "{:.2f} [{:.2f}, {:.2f}]".format(*pair["token_ratio"]) + widths.mark(pair["token_ratio"][1:])
         rows.append(f"| {size} | {pair['recipe']} - {pair['against']}{what} | {pair['seeds']} "
                     f"| {difference_text(pair)} | {ratio} |")
 

@@ -10,9 +10,12 @@ import sys
 import atlas_tables
 import difference_tables
 import league_tables
+import null_tables
 import speed_tables
+import study_tables
 import trained_tables
 import transfer_tables
+import widths
 from study_tables import HERE, Study, each_text
 from surface_tables import registered_sizes, sizes_of_model, surface_document, surface_parts
 
@@ -53,8 +56,13 @@ def with_bounds(value, low, high, digits=2):
     return f"{value:.{digits}f} {bounds(low, high, digits)}"
 
 
+def of_ratio(value, low, high, digits=2):
+    """A token ratio, or a factor between two; " *wide*" follows an interval that is too wide to claim it."""
+    return with_bounds(value, low, high, digits) + widths.mark((low, high))
+
+
 def of_log(mean, interval):
-    return with_bounds(*map(math.exp, (mean, *interval)))
+    return of_ratio(*map(math.exp, (mean, *interval)))
 
 
 def growth(name):
@@ -130,10 +138,10 @@ def missed_loss_by():
 
 
 def same_text(arm):
-    """A quarter of the tokens over BF16's after the same text, of the sizes."""
-    found = {r["study"]: r["ratio"] / 4 for r in surface_document()["sizes"]["same_text"] if r["arm"] == arm}
-    small, middle, large = (f"{found[name]:.2f}" for name in SIZES.values())
-    return f"{small}, {middle} and {large}"
+    """A quarter of the tokens over BF16's after the same text, of the sizes at which they can be claimed."""
+    found = {r["study"]: r for r in surface_document()["sizes"]["same_text"] if r["arm"] == arm}
+    claimed = [f"{found[name]['ratio'] / 4:.2f}" for name in SIZES.values() if not widths.is_wide(*found[name]["interval"])]
+    return " and ".join(claimed)
 
 
 def same_bytes(arm, larger):
@@ -181,7 +189,7 @@ def smallest_of_rates():
              if (r["format"], r["reference"], r["estimator"], r["form"]) == ("mxfp4", "nvfp4", "crossing", "shrink")
              and r["precision"] == "training" and r["tokens"] == view["budgets"][-1]]
     least = min(found, key=lambda r: r["ratio"])
-    return with_bounds(least["ratio"], *least["interval_t"])
+    return of_ratio(least["ratio"], *least["interval_t"])
 
 
 def last_ratio(name, form="extend"):
@@ -201,14 +209,15 @@ def ratio_with_text(name, place):
     """In shrink form, where MXFP4 has read so many bytes per parameter; the interval holds the validation text."""
     log = next(r for r in parts()[name]["evaluation"]["ratios"] if r["form"] == "shrink"
                and abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)["log_ratio"]
-    return with_bounds(*map(math.exp, (log["mean"], *log["interval_with_text"])))
+    return of_ratio(*map(math.exp, (log["mean"], *log["interval_with_text"])))
 
 
 def ratio_ends(name):
     """The first and the last ratio, by the bytes per parameter that NVFP4 has read."""
     ends = [parts()[name]["ratios"][i] for i in (0, -1)]
-    return " to ".join(f"{math.exp(r['log_ratio']['mean']):.2f} at {each_text(r['bytes_at_equal_loss'][0])}"
-                       for r in ends)
+    marks = [widths.mark(list(map(math.exp, r["log_ratio"]["interval_t"]))) for r in ends]
+    return " to ".join(f"{math.exp(r['log_ratio']['mean']):.2f}{mark} at {each_text(r['bytes_at_equal_loss'][0])}"
+                       for r, mark in zip(ends, marks, strict=True))
 
 
 def law_ratio(place):
@@ -219,7 +228,7 @@ def law_ratio(place):
 
 def last_predicted_ratio():
     ratio = of_file("surface/law-25m.json")["token_ratios"][-1]
-    return with_bounds(ratio["ratio"], *ratio["interval_three_seeds"])
+    return of_ratio(ratio["ratio"], *ratio["interval_three_seeds"])
 
 
 def persistence(name, key):
@@ -245,7 +254,7 @@ def star(recipe):
     """S*, in shrink form."""
     log = row_of(recipe)["log_ratio"]["bf16"]
     eight, _ = speed_tables.eight_bits(league())
-    return with_bounds(*(math.exp(v) / eight for v in (log["mean"], *log["interval"])))
+    return of_ratio(*(math.exp(v) / eight for v in (log["mean"], *log["interval"])))
 
 
 def extended_star(arm):
@@ -270,11 +279,12 @@ def rate_gain(arm):
 
 def first(key, at=0):
     """The token ratio of the leading recipe; `at`: 0 in the league, 1 in that of the larger size."""
-    return with_bounds(*of_file(("league/league.json", "league/league-4.7m.json")[at])["first"][key]["token_ratio"])
+    return of_ratio(*of_file(("league/league.json", "league/league-4.7m.json")[at])["first"][key]["token_ratio"])
 
 
 def simultaneous():
-    return bounds(*league()["first"]["simultaneous"]["token_ratio"][1:], 2)
+    interval = league()["first"]["simultaneous"]["token_ratio"][1:]
+    return bounds(*interval, 2) + widths.mark(interval)
 
 
 def family():
@@ -452,30 +462,70 @@ def pair_exponents(arm):
 
 
 def tokens_over(name, arm):
-    """Over the reference's at equal loss and the largest budget, shrink form; the interval holds the text."""
+    """Over the reference's at equal loss and the largest budget, shrink form, over seeds."""
     analysis = study(name).results["study"]["analysis"]
     ratio = study(name).ratio(study(name).analysis["budgets"][-1], "crossing", "shrink",
                               pair=[arm, analysis["reference"]])
-    return with_bounds(ratio["ratio"], *ratio["interval_bootstrap"])
+    return of_ratio(ratio["ratio"], *ratio["interval_t"])
 
 
 def contrast(name, form, place):
     """The token ratio of a study's contrast in a form, at a place in tokens per parameter."""
     of = study(name)
-    tokens = min(of.analysis["budgets"], key=lambda t: abs(t / of.results["model"]["block_parameters"] - place))
+    tokens = min(of.analysis["budgets"], key=lambda t: abs(t / of.results["model"]["block_parameters"] - float(place)))
     return of.ratio(tokens, "crossing", form)
 
 
-def contrast_ratio(name, form, place):
+def contrast_ratio(name, form, place, digits=3):
     """Over seeds."""
     ratio = contrast(name, form, place)
-    return with_bounds(ratio["ratio"], *ratio["interval_t"], 3)
+    return of_ratio(ratio["ratio"], *ratio["interval_t"], digits)
+
+
+def contrast_growth(name, form, place):
+    """The factor from the first budget of the form to a place, paired over seeds."""
+    found = contrast(name, form, place)["growth"]
+    return of_ratio(found["factor"], *found["interval_t"])
 
 
 def contrast_half_width(name, form, place):
     """Of the interval of ln r."""
-    low, high = contrast(name, form, place)["interval_t"]
-    return f"{math.log(high / low) / 2:.3f}"
+    return f"{widths.half_width(*contrast(name, form, place)['interval_t']):.3f}"
+
+
+def arm_gap(name, arm, tokens=None):
+    """Of an arm to its study's reference over seeds, at the largest budget or at one of so many tokens."""
+    return study_tables.gap_text(study(name), arm, None, tokens)
+
+
+def arm_difference(name, arm, base):
+    """The loss of an arm less another's at the largest budget, over paired seeds."""
+    return null_tables.difference(study(name), arm, base)
+
+
+def share_of_ratio(name, factor, place):
+    """The interval of a factor's share of ln r."""
+    found = next(s for s in parts()[name]["shares"] if abs(math.log(s["bytes_per_parameter"] / place)) < 0.01)
+    return bounds(*found["shares"][factor.replace("-", " ")]["interval_t"], 3)
+
+
+def league_null(at=0):
+    """The null arm's gap to BF16; `at`: 0 in the league, 1 in that of the larger size."""
+    rows = of_file(("league/league.json", "league/league-4.7m.json")[at])["rows"]
+    found = next(row for row in rows if row["recipe"] == "null")["gap"]["bf16"]
+    return f"{found['mean']:+.4f} [{found['interval'][0]:+.4f}, {found['interval'][1]:+.4f}]"
+
+
+def league_pair(recipe, against):
+    """The difference of the losses of a pair of the league."""
+    found = next(p for p in league()["pairs"] if (p["recipe"], p["against"]) == (recipe, against))
+    return f"{found['mean']:+.4f} [{found['interval'][0]:+.4f}, {found['interval'][1]:+.4f}]"
+
+
+def null_places(which):
+    """`inside`: at how many of its places the null arms' intervals hold 0; `expected`: how many of such intervals
+    independent ones would leave out, and twice the deviation of that."""
+    return null_tables.text(which)
 
 
 def paired_gap(name, arm, base, tokens=None):
@@ -564,7 +614,8 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     league_recipe_count,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
-    tokens_over, contrast_ratio, contrast_half_width, seeds_of, trained_adds, trained_linear,
+    tokens_over, contrast_ratio, contrast_growth, contrast_half_width, arm_gap, arm_difference, share_of_ratio, league_null,
+    league_pair, null_places, seeds_of, trained_adds, trained_linear,
     trained_most_of_8_bits, trained_evaluated, rank_correlation, rank_correlation_at_4_7m,
     rank_correlations_of_seeds)}
 

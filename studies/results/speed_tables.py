@@ -2,6 +2,7 @@
 import math
 import statistics
 
+import widths
 from league_tables import league
 from surface_tables import surface_parts
 
@@ -42,7 +43,7 @@ def breakeven(studies):
         log = of[recipe]["log_ratio"]["bf16"]
         star, low, high = (math.exp(v) / eight for v in (log["mean"], *log["interval"]))
         alone = math.exp(log["mean"]) * of[recipe]["product_time"] / time_of_eight
-        rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | "
+        rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}]{widths.mark((low, high))} | "
                     + " | ".join(f"{star / s:.2f}" for s in SPEEDUPS) + f" | {alone:.2f} |")
     return rows
 
@@ -56,7 +57,7 @@ def breakevenextend(studies):
     for recipe, arm in RECIPES:
         if arm:
             star, low, high = (v / eight for v in extended_interval(arm, document["budget"]))
-            rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | "
+            rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}]{widths.mark((low, high))} | "
                         + " | ".join(f"{star / s:.2f}" for s in SPEEDUPS) + " |")
     return rows
 

@@ -4,6 +4,8 @@ import pathlib
 import re
 import sys
 
+import widths
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -67,12 +69,13 @@ def per_parameter(ratio):
 
 
 def ratio_text(ratio):
-    """"1.36 [1.21, 1.52]", with " *e*" if a seed is extrapolated and " *?*" if estimators part."""
+    """"1.36 [1.21, 1.52]", with " *wide*" where that claims no ratio, " *e*" if a seed is extrapolated and " *?*" if
+    estimators part."""
     if not ratio["identified"]:
         return ""
     text = f"{ratio['ratio']:.2f}"
     if ratio["interval_t"]:
-        text += " [{:.2f}, {:.2f}]".format(*ratio["interval_t"])
+        text += " [{:.2f}, {:.2f}]".format(*ratio["interval_t"]) + widths.mark(ratio["interval_t"])
     return text + (" *e*" if ratio["extrapolated"] else "") + (" *?*" if ratio["disagreement"] else "")
 
 
@@ -200,7 +203,8 @@ def interval_of_text(ends, digits, sign=""):
 
 def versus(studies):
     """A row an arm at the largest budget: its loss, its gap to the study's reference, and its tokens over the
-    reference's at equal loss in shrink form, both with the interval of the validation text."""
+    reference's at equal loss in shrink form. The interval of a gap holds the validation text, that of tokens is a t
+    interval over seeds."""
     reference = studies[0].results["study"]["analysis"]["reference"]
     rows = [f"| arm | loss, nats | above {reference}, nats | above it, % | tokens over its, equal loss |",
             "|---|---|---|---|---|"]
@@ -215,7 +219,8 @@ def versus(studies):
                 ratio = study.ratio(tokens, "crossing", "shrink", pair=[arm, reference])
                 cells[2:] = [f"{gap['mean']:+.4f}" + interval_of_text(gap["interval_bootstrap"], 4, "+"),
                              f"{100 * gap['relative']:+.1f}",
-                             f"{ratio['ratio']:.2f}" + interval_of_text(ratio["interval_bootstrap"], 2)]
+                             f"{ratio['ratio']:.2f}" + interval_of_text(ratio["interval_t"], 2)
+                             + widths.mark(ratio["interval_t"])]
             rows.append(f"| {' | '.join(cells)} |")
     return rows
 

@@ -5,6 +5,7 @@ import json
 import math
 import sys
 
+import widths
 from study_tables import HERE, Study, each_text
 
 FACTORS = ("scale format", "block length", "weight tile")  # the columns of shares
@@ -92,9 +93,10 @@ def signed_text(number):
 
 
 def formed_ratio(ratio, digits):
-    """"1.360 [1.210, 1.520] *?* (shrink form)", of a ratio in surface.json."""
+    """"1.360 [1.210, 1.520] *wide* *?* (shrink form)", of a ratio in surface.json."""
     log = ratio["log_ratio"]
-    text = "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*map(math.exp, (log["mean"], *log["interval_t"])), d=digits)
+    mean, *interval = map(math.exp, (log["mean"], *log["interval_t"]))
+    text = "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(mean, *interval, d=digits) + widths.mark(interval)
     form = "" if ratio["form"] == "extend" else " (shrink form)"
     return text + ("" if ratio["estimators_agree"] else " *?*") + form
 
@@ -209,7 +211,7 @@ def with_continued(of_size):
 
 
 def measured_row(name, values, places, form):
-    """`values` at places near those of the law: {bytes per parameter: mean, low, high}."""
+    """`values` at places near those of the law: {bytes per parameter: what `form` takes}."""
     at = [next((value for each, value in values.items() if abs(math.log(each / place)) < 0.01), None)
           for place in places]
     name = name.removeprefix("surface-")
@@ -232,12 +234,15 @@ def law_of_loss(laws, of_size):
         rows.append(measured_row(part["name"], losses, places, "{:.3f} [{:.3f}, {:.3f}]"))
     for kind, of_kind in laws:
         cells = ["", ""] + ["{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"])
-                            for r in of_kind["token_ratios"]]
+                            + widths.mark(r["interval_three_seeds"]) for r in of_kind["token_ratios"]]
         rows.append(law_row("tokens of mxfp4 / nvfp4", kind, cells))
     for part in measured:
-        seen = {r["bytes_per_parameter"]: map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]))
-                for r in part["ratios"] if r["form"] == "extend"}
-        rows.append(measured_row(part["name"], seen, places, "{:.2f} [{:.2f}, {:.2f}]"))
+        seen = {}
+        for r in part["ratios"]:
+            if r["form"] == "extend":
+                mean, *interval = map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]))
+                seen[r["bytes_per_parameter"]] = mean, *interval, widths.mark(interval)
+        rows.append(measured_row(part["name"], seen, places, "{:.2f} [{:.2f}, {:.2f}]{}"))
     return rows
 
 

@@ -17,6 +17,7 @@ import atlas_tables
 import difference_tables
 import evaluation_tables
 import league_tables
+import null_tables
 import prose_numbers
 import speed_tables
 import study_tables
@@ -33,7 +34,7 @@ PAGES = [HERE.parent.parent / "README.md", *sorted((DOCS / "findings").glob("*.m
          HERE.parent / "figure6/README.md", HERE.parent / "trained/README.md",
          HERE.parent / "transfer/README.md", HERE / "league/README.md"]
 MODULES = (study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables,
-           trained_tables, transfer_tables)
+           trained_tables, transfer_tables, null_tables)
 KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
 PART = re.compile(r"(<!-- table (\w+)((?: [\w.-]+)*) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!--n ([\w .-]+)-->)[^<]*(<!--/n-->)")

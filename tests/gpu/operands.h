@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -145,24 +146,24 @@ inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
 
 // Runs the linear twice, the second time with the weight operands of the first run, and compares
 // both results. The observer sees the first run.
-template <class D>
+template <class D, class T = Bf16>
 Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
                   const OperandObserver* observer) {
   const std::size_t tokens = data.tokens, in = data.in, out_features = data.out;
   const std::size_t widest = std::max(in, out_features);
   Gemms gemms(nullptr);
-  auto x = ToDeviceAs<Bf16>(data.x), dy = ToDeviceAs<Bf16>(data.dy);
+  auto x = ToDeviceAs<T>(data.x), dy = ToDeviceAs<T>(data.dy);
   const auto w = ToDevice(data.w), c = ToDevice(data.y);
   const auto weight_amax = Poisoned<std::uint32_t>(2);
   const auto histories = ToDevice(Histories());
-  DeviceWeight<Bf16> weight;
+  DeviceWeight<T> weight;
   weight.w = w.data();
   weight.out = out_features;
   weight.in = in;
   weight.amax = weight_amax.data();
-  DeviceScratch<Bf16> scratch;
-  scratch.a = Poisoned<Bf16>(tokens * widest);
-  scratch.b = Poisoned<Bf16>(tokens * widest);
+  DeviceScratch<T> scratch;
+  scratch.a = Poisoned<T>(tokens * widest);
+  scratch.b = Poisoned<T>(tokens * widest);
   Products out;
   for (int i = 0; i < 2; ++i) {
     const Memory memory;
@@ -186,6 +187,54 @@ Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
     out = std::move(now);
   }
   return out;
+}
+
+// An operand as an observer sees it, with the amaxes of its tensor.
+struct Seen {
+  std::vector<float> before, values, amax;
+};
+using SeenOperands = std::map<LinearOperand, Seen>;
+
+inline OperandObserver Into(SeenOperands* seen) {
+  return [seen](const ObservedOperand& operand) {
+    const auto flat = [](MatrixView<const float> x) {
+      std::vector<float> all;
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        for (std::size_t c = 0; c < x.cols; ++c) all.push_back(x(r, c));
+      }
+      return all;
+    };
+    (*seen)[operand.operand] = {flat(operand.before), flat(operand.values), operand.options.amax};
+  };
+}
+
+// Returns the largest distance of y, dx and dw to the CPU's. Checks that the operands have the
+// CPU's bits, rounded to BF16 unless the recipe has wide operands (values beyond BF16 other than
+// subnormals).
+inline double CheckLinear(const LinearRecipe& recipe, const LinearData& data) {
+  SeenOperands on_cpu, on_device;
+  const OperandObserver see_cpu = Into(&on_cpu), see_device = Into(&on_device);
+  const Products want = OnCpu(recipe, data, &see_cpu);
+  const Products got = OnDevice<float>(recipe, data, &see_device);
+  if (HasWideOperands(recipe) || recipe.dgrad.a.side) {  // dx is rounded after the product
+    CHECK(Different(OnDevice<Bf16>(recipe, data, nullptr).dx, RoundedTo<Bf16>(got.dx)) == 0);
+  }
+  CHECK(on_device.size() == on_cpu.size());
+  for (const auto& [operand, seen] : on_cpu) {
+    CAPTURE(OperandName(operand));
+    const Seen& other = on_device[operand];
+    CHECK(Different(other.before, seen.before) == 0);
+    CHECK(Different(other.values,
+                    HasWideOperands(recipe) ? seen.values : RoundedTo<Bf16>(seen.values)) == 0);
+    CHECK(Different(other.amax, seen.amax) == 0);
+  }
+  double worst = 0.0;
+  for (const auto& [a, b] :
+       {std::pair(&got.y, &want.y), {&got.dx, &want.dx}, {&got.dw, &want.dw}}) {
+    worst = std::max(worst, Distance(*a, *b));
+  }
+  CHECK(worst < 1e-5);
+  return worst;
 }
 
 // Seconds to make an operand of a BF16 matrix of 8192x4096, the mean of ten.

@@ -79,15 +79,6 @@ TEST_CASE("Every published recipe trains on the GPU with the CPU's losses within
              Matches(rule, "blocks.0.attention.qkv", 0, 1);
     };
     if (!std::all_of(recipe.rules.begin(), recipe.rules.end(), dense)) continue;
-    if (SideTermPlace(recipe)) {
-      CHECK(Refusal(recipe).find("the GPU does not multiply the \"side\"") != std::string::npos);
-      continue;
-    }
-    if (ScaleWindowPlace(recipe)) {
-      CHECK(Refusal(recipe).find("the GPU has no outer scale per \"scale_window\"") !=
-            std::string::npos);
-      continue;
-    }
     const std::vector<double> a = Losses(Trainer(Config(recipe), Text()), kSteps);
     const std::vector<double> b = Losses(OnGpu(Config(recipe)), kSteps);
     const double distance = LargestDifference(a, b);

@@ -227,6 +227,16 @@ TEST_CASE("A study on a GPU says which heads have no attention on tensor cores, 
         std::string::npos);
   for (Arm& arm : study.arms) arm.model.head_dim = 64;
   CHECK(NotesOn(study, corpus).empty());
+  // A GPU pads the heads of latent attention, whatever head_dim says.
+  for (Arm& arm : study.arms) {
+    arm.model.head_dim = 48;
+    arm.model.parts = {"mla", "mlp"};
+  }
+  CHECK(NotesOn(study, corpus).empty());
+  for (Arm& arm : study.arms) arm.model.mla.qk_nope_head_dim = 128;
+  const std::vector<std::string> wide = NotesOn(study, corpus);
+  REQUIRE(wide.size() == 1);
+  CHECK(wide[0].find("heads of 160 columns") != std::string::npos);
 }
 
 }  // namespace

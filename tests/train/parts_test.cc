@@ -466,10 +466,7 @@ TEST_CASE("Impossible latent attention is refused at its place", "[train]") {
         }) == model + "qk_norm: the part \"mla\" norms its latents, not its heads");
   TrainConfig config = TinyWith(Latents(Json::object()));
   config.device = Device::kCuda;
-  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
-        model +
-            "parts: the GPU does not train the part \"mla\"; the CPU does (\"device\": \"cpu\" "
-            "or --device cpu)");
+  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) == "no error");
 }
 
 Json Gated(Json gla) { return {{"parts", {"gla", "mlp"}}, {"gla", std::move(gla)}}; }
@@ -551,10 +548,7 @@ TEST_CASE("Impossible gated linear attention is refused at its place", "[train]"
         }).starts_with(model + "mup: has no rate for the part \"gla\""));
   TrainConfig config = TinyWith(Gated(Json::object()));
   config.device = Device::kCuda;
-  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
-        model +
-            "parts: the GPU does not train the part \"gla\"; the CPU does (\"device\": \"cpu\" "
-            "or --device cpu)");
+  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) == "no error");
 }
 
 TEST_CASE("A model of each part alone trains, and its memory is less than that of all", "[train]") {

@@ -125,25 +125,6 @@ TEST_CASE("A model whose widths are no multiples of a window is refused", "[trai
         "128");
 }
 
-TEST_CASE("A device without windows refuses them at their key", "[train]") {
-  const auto error = [](const Json& recipe, const std::string& place = "") {
-    TrainConfig config = Tiny("bf16");
-    config.recipe = Read(recipe);
-    config.device = Device::kCuda;
-    return ErrorOf([&] { CheckDevice(config, "run.json", "run.json", place); });
-  };
-  const std::string end =
-      ": the GPU has no outer scale per \"scale_window\"; the CPU does (\"device\": \"cpu\" or "
-      "--device cpu)";
-  CHECK(error(With(64)) == "run.json#/recipe/fprop/input/scale_window" + end);
-  CHECK(error(With(64), "s.json#/arms/a/recipe") ==
-        "s.json#/arms/a/recipe/fprop/input/scale_window" + end);
-  CHECK(error("tetrajet_v2_1x128") == "run.json#/recipe" + end);
-  CHECK(error({{"base", "te_nvfp4"}, {"then", {{"at", 0.5}, {"recipe", With(64)}}}}) ==
-        "run.json#/recipe/then/recipe/fprop/input/scale_window" + end);
-  CHECK(error("te_nvfp4") == "no error");
-}
-
 TEST_CASE("What-if takes the window away with the operand's quantization", "[train]") {
   const Recipe recipe = Read(With(64, 128));
   CHECK(WithQuantized(recipe, 63) == recipe);

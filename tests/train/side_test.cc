@@ -165,29 +165,6 @@ TEST_CASE("The diagnostics are those of what is quantized: planted outliers leav
   CHECK(kurtosis(With("te_nvfp4_no_rht", Hot("patch", 2))) == whole);
 }
 
-TEST_CASE("A device without side terms refuses them at their key", "[train]") {
-  const auto error = [](const Json& recipe, const std::string& place = "") {
-    TrainConfig config = Tiny("bf16");
-    config.recipe = Read(recipe);
-    config.device = Device::kCuda;
-    return ErrorOf([&] { CheckDevice(config, "run.json", "run.json", place); });
-  };
-  const std::string end =
-      ": the GPU does not multiply the \"side\"; the CPU does (\"device\": \"cpu\" or --device "
-      "cpu)";
-  CHECK(error(With("te_nvfp4", "mean")) == "run.json#/recipe/fprop/input/side" + end);
-  CHECK(error(With("te_nvfp4", "mean"), "s.json#/arms/a/recipe") ==
-        "s.json#/arms/a/recipe/fprop/input/side" + end);
-  CHECK(error("averis") == "run.json#/recipe" + end);
-  CHECK(error({{"base", "te_nvfp4"}, {"then", {{"at", 0.5}, {"recipe", "averis"}}}}) ==
-        "run.json#/recipe/then/recipe" + end);
-  Json list = {{"rest", "bf16"}};
-  list["rules"] = Json::array(
-      {{{"linears", "*.mlp.*"}, {"recipe", "te_nvfp4"}}, {{"recipe", With("bf16", "mean")}}});
-  CHECK(error(list) == "run.json#/recipe/rules/1/recipe/fprop/input/side" + end);
-  CHECK(error("te_nvfp4") == "no error");
-}
-
 TEST_CASE("More hot channels than a linear has are refused before the run", "[train]") {
   CHECK(ErrorOf([] { Tiny(With("te_nvfp4", Hot("columns", 33))); }) ==
         "run.json#/recipe: the side term of fprop.input has 33 hot channels, and "

@@ -10,6 +10,13 @@ std::string_view OperandName(LinearOperand operand) {
   return kNames[operand];
 }
 
+Dialect DialectOfWindows(const Dialect& format) {
+  const IeeeArithmetic ieee;
+  Dialect d = format;
+  d.row_scaled = true;
+  return Canonical(d);
+}
+
 HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call) {
   const IeeeArithmetic ieee;
   constexpr std::uint32_t kSigns = 0x20000000;  // a RandomStream::tensor that no rounding uses

@@ -117,6 +117,8 @@ struct OperandRecipe {
 
 // The lengths of windows that an operand may have.
 inline constexpr std::array kScaleWindows = {64, 128};
+// The dialect that quantizes a matrix whose rows are the windows of an operand in `format`.
+Dialect DialectOfWindows(const Dialect& format);
 
 // Whether the operand of a tensor, transposed, is the operand of the transposed tensor.
 constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {

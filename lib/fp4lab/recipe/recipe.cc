@@ -495,51 +495,6 @@ std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe&
   return Operands(&linear);
 }
 
-namespace {
-
-// The JSON pointer, below the recipe's own, of the first operand's `key` whose value is set.
-template <class Value>
-std::optional<std::string> PlaceOf(const Recipe& recipe, Value OperandRecipe::*value,
-                                   std::string_view key) {
-  if (!recipe.rules.empty()) {
-    const bool named = FindPublishedRecipe(recipe.base) != nullptr;
-    for (std::size_t i = 0; i <= recipe.rules.size(); ++i) {
-      const bool is_rest = i == recipe.rules.size();
-      const Recipe& member = is_rest ? RestOf(recipe) : recipe.rules[i].recipe;
-      const std::optional<std::string> place = PlaceOf(member, value, key);
-      if (!place) continue;
-      if (named) return "";
-      return (is_rest ? "/rest" : "/rules/" + std::to_string(i) + "/recipe") + *place;
-    }
-    return std::nullopt;
-  }
-  const auto operands = OperandsOf(recipe.linear);
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i]->*value == Value{}) continue;
-    const Recipe base = ReadRecipe(recipe.base, "recipe");
-    if (OperandsOf(base.linear)[i]->*value == operands[i]->*value) return "";
-    std::string name(OperandName(static_cast<LinearOperand>(i)));
-    std::replace(name.begin(), name.end(), '.', '/');
-    return "/" + name + "/" + std::string(key);
-  }
-  for (const RecipeChange& change : recipe.then) {
-    if (const auto place = PlaceOf(change.recipe, value, key)) return "/then/recipe" + *place;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::optional<std::string> SideTermPlace(const Recipe& recipe) {
-  const IeeeArithmetic ieee;
-  return PlaceOf(recipe, &OperandRecipe::side, "side");
-}
-
-std::optional<std::string> ScaleWindowPlace(const Recipe& recipe) {
-  const IeeeArithmetic ieee;
-  return PlaceOf(recipe, &OperandRecipe::scale_window, "scale_window");
-}
-
 std::size_t AmaxHistoryFloats(const Recipe& recipe) {
   int longest = 0;
   for (const LinearRecipe* linear : LinearRecipesOf(recipe)) {

@@ -166,12 +166,6 @@ std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe&
 // Recipes that this one changes to stay as they are.
 Recipe WithQuantized(const Recipe& recipe, unsigned quantized);
 
-// The JSON pointer, below the recipe's own, of the first operand's side term
-// ("/fprop/input/side"); "" if the named base recipe brings it; nullopt without side terms.
-std::optional<std::string> SideTermPlace(const Recipe& recipe);
-// The same for an operand's windows of scales ("/fprop/input/scale_window").
-std::optional<std::string> ScaleWindowPlace(const Recipe& recipe);
-
 // Whether a pattern of include or exclude matches a linear's name.
 bool Matches(std::string_view pattern, std::string_view name);
 

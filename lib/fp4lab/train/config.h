@@ -259,11 +259,10 @@ void CheckShapes(const TrainConfig& config, const std::string& where,
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
 // Throws Error, at the JSON pointer of the member, for a model or an optimizer that config.device
-// does not train, or a recipe's side term or window of scales. Else recipes are checked by the
-// GPU's engine. `optimizer_where`: the place of the object that holds "optimizer"; `where`: that of
-// "model"; `recipe_where`: that of the recipe itself, `where`'s "recipe" when empty.
+// does not train. The GPU's engine checks recipes. `optimizer_where`: the place of the object that
+// holds "optimizer"; `where`: that of "model".
 void CheckDevice(const TrainConfig& config, const std::string& where,
-                 const std::string& optimizer_where, const std::string& recipe_where = "");
+                 const std::string& optimizer_where);
 
 // CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;

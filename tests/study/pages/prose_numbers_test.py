@@ -1,12 +1,15 @@
 """Checks the marks around numbers in the sentences of pages: studies/results/tables.py knows each of them and finds a
-wrong number, and the pages hold the numbers that their findings rest on."""
+wrong number, and the pages hold the numbers that their findings rest on. A sentence has no interval that was typed, and
+one with an interval that is too wide for its token ratio says so."""
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "studies/results"))
+sys.path[:0] = [str(ROOT / "studies/results"), str(ROOT / "tests/pages")]
 import prose_numbers  # noqa: E402
 from tables import NUMBER, PAGES, filled  # noqa: E402
+from words_test import FENCE, MADE, blanked, sentences  # noqa: E402
 
 WANTED = {  # page: the functions whose numbers it must print
     "README.md": ("recipe-count", "ratio-with-text", "star"),
@@ -16,21 +19,45 @@ WANTED = {  # page: the functions whose numbers it must print
                                "same-text", "same-bytes", "held"),
     "docs/findings/recipes.md": ("star", "first", "simultaneous", "league-recipe-count"),
     "docs/findings/others.md": ("paired-less", "atlas-count", "atlas-less", "atlas-kept", "first-block", "closes"),
-    "docs/trust/index.md": ("speed",),
+    "docs/trust/index.md": ("speed", "null-places"),
     "studies/surface/README.md": ("persistence", "missed-mxfp4", "missed-loss", "ratio-of-gaps", "share-of-forward",
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",
                                          "spread-by-noise", "rate-gain", "told", "told-count", "tier-recipes", "tier-end"),
     "studies/fp8-gap/README.md": ("joined-seeds", "seeds-of", "paired-gap", "paired-percent", "tokens-over"),
+    "studies/results/README.md": ("contrast-growth", "contrast-ratio", "null-places"),
     "studies/architectures/README.md": ("paired-less",),
     "studies/outliers/README.md": ("paired-less", "paired-gap"),
     "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end", "atlas-kept"),
 }
 
+TYPED = re.compile(r"(?<!within )(?<!range )\[[-+]?\d+\.\d+(?: %)?,(?: |&nbsp;)[-+]?\d+\.\d+\](?!\()")
+KEPT = {"[0.0193, 0.0266]", "[0.0379, 0.0456]"}  # as a law had them before it was widened
+SAID = "too wide", "not decided"
+
+
+def check_intervals(name, text):
+    """Ranges of criteria are typed ("within [1.10, 2.50]"), and no interval is."""
+    typed = set(TYPED.findall(blanked(FENCE, blanked(MADE, NUMBER.sub("", text))))) - KEPT
+    assert not typed, f"{name}: typed, not from results: {typed}; write a mark <!--n FUNCTION ARGUMENT ...-->"
+    for line, _, sentence, _ in sentences(text):
+        if re.search(r"\d\]?(&nbsp;| )\*wide\*", sentence):
+            assert any(said in sentence for said in SAID), f"{name}:{line} claims a ratio that is wide: {sentence}"
+
 
 def main():
+    marked = "<!--n f-->1.19 [1.00, 1.41] *wide*<!--/n--> at 72."
+    for text, right in ((f"It is {marked}", False), (f"It is too wide, {marked}", True), ("It is 1.2 [1.10, 1.30].", False),
+                        ("A ratio within [1.10, 2.50] held.", True)):
+        try:
+            check_intervals("a page", text)
+            found = True
+        except AssertionError:
+            found = False
+        assert found == right, text
     for page in PAGES:
         text = page.read_text()
+        check_intervals(page.relative_to(ROOT), text)
         marks = [m[2] for m in NUMBER.finditer(text)]
         assert text.count("<!--n ") == text.count("<!--/n-->") == len(marks), f"{page}: a mark without its end"
         found = {mark.split()[0] for mark in marks}

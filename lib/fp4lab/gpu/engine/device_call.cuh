@@ -18,9 +18,10 @@ struct Operand {
   const float* row_decode = nullptr;    // decode scale of each row, if the format is row-scaled
 };
 
-// Amax and decode scale of each row of an operand with a row-scaled format.
+// Amax and decode scale of each row of an operand with a row-scaled format, or of its windows.
 struct RowScales {
   DeviceArray<float> memory;  // allocated on first use
+  DeviceArray<float> lines;   // the matrix of an operand's windows, if it does not lie as such
 
   float* Amax(std::size_t rows) {
     if (memory.size() < 2 * rows) memory = DeviceArray<float>(2 * rows);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/gpu/engine/claim.cuh"
 #include "fp4lab/gpu/engine/engine.h"
 #include "fp4lab/gpu/engine/model.cuh"
@@ -16,9 +15,10 @@
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/optimizers.cuh"
 #include "fp4lab/gpu/parts/device_parts.cuh"
+#include "fp4lab/gpu/quantize/operand_plan.h"
 #include "fp4lab/gpu/world/group.cuh"
-#include "fp4lab/nn/attention/tensor_core_attention.h"
 #include "fp4lab/recipe/recipe_json.h"
+#include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
 
@@ -270,13 +270,7 @@ std::string WhyNot(const GemmRecipe& gemm) {
            std::string(gemm.accumulation->name) + "\"";
   }
   for (const OperandRecipe* operand : {&gemm.a, &gemm.b}) {
-    if (operand->side)
-      return "the GPU does not multiply the \"side\" of " + ToJson(*operand).dump();
-    if (operand->scale_window != 0) {
-      return "the GPU has no outer scale per \"scale_window\" of " + ToJson(*operand).dump();
-    }
-    if (!operand->format) continue;
-    if (!cuda::CanQuantizeToValues(*operand->format)) {
+    if (operand->format && !PlanOf(*operand).kernel) {
       return "the GPU has no kernel for the format " + ToJson(*operand).dump() + " in training";
     }
   }
@@ -311,7 +305,7 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
     return std::make_unique<CudaEngine<float>>(config, where, world, false);
   }
   const bool tensor_cores =
-      attention == AttentionPrecision::kTensorCore && HasTensorCoreAttention(HeadDim(config.model));
+      attention == AttentionPrecision::kTensorCore && HasTensorCoreAttention(config.model);
   return std::make_unique<CudaEngine<Bf16>>(config, where, world, tensor_cores);
 }
 

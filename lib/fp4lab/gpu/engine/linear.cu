@@ -9,12 +9,6 @@ namespace fp4lab::gpu {
 namespace {
 
 template <class T>
-T* Reserve(DeviceArray<T>* memory, std::size_t size) {
-  if (memory->size() < size) *memory = DeviceArray<T>(size);
-  return memory->data();
-}
-
-template <class T>
 void CheckWeight(const LinearRecipe& recipe, DeviceWeight<T>* weight) {
   if (weight->made_for == recipe) return;
   weight->Changed();
@@ -172,12 +166,25 @@ float* Wide(const Bf16* x, std::size_t size, DeviceArray<float>* memory, cudaStr
   return wide;
 }
 
+// The weight as the other tensor of a side term.
+template <class T>
+SideWeight<T> WeightOf(const DeviceCall& call, DeviceWeight<T>* weight) {
+  return {RoundedWeight(call, weight), weight->out, weight->in};
+}
+
+template <class T>
+DeviceSide<T>& SideOf(DeviceScratch<T>* scratch) {
+  if (scratch->side == nullptr) scratch->side = std::make_unique<DeviceSide<T>>();
+  return *scratch->side;
+}
+
 }  // namespace
 
 bool HasWideOperands(const LinearRecipe& recipe) {
   const std::array operands = OperandsOf(recipe);
   return recipe.bf16 && std::any_of(operands.begin(), operands.end(), [](const OperandRecipe* o) {
-           return o->format && o->format->scale_encoding == ScaleEncoding::kBinary32;
+           return o->format &&
+                  (o->format->scale_encoding == ScaleEncoding::kBinary32 || o->scale_window != 0);
          });
 }
 
@@ -212,15 +219,19 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
   const bool both = trains && pair.plan.amax == PairAmax::kOnePass;
   if (both) MeasureBothOf(pair, call, x, measured);
+  const SideTerm& term = pair.row.side;
+  const T* const from =
+      term ? Split(term, recipe.bf16, call.stream, tokens, weight->in, x, &SideOf(scratch).a) : x;
   std::uint32_t* const amax = call.amax + kFpropInput;
   const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
   AlphaJob left = alpha.tuned;
   Operand<T> a{scratch->a.data()};
-  const bool replaces = trains && may_replace && QuantizesTogether<T>(pair.plan, call);
+  const bool replaces = trains && may_replace && !recipe.wgrad.a.side &&
+                        QuantizesTogether<T>(pair.plan, call);
   if (replaces) {
     QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
   } else {
-    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, x, amax,
+    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, from, amax,
                 scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
@@ -230,6 +241,11 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   gemm.c = c;
   gemm.d = y;
   Multiply(call, gemm, a.row_decode, w.row_decode, scratch);
+  if (term) {
+    DeviceSide<T>& side = *scratch->side;
+    TakeResidual(pair.row, recipe.bf16, call.stream, tokens, weight->in, from, a, false, &side.a);
+    AddSideAlongChannels(term, call, tokens, WeightOf(call, weight), false, side.a, &side, y);
+  }
   return replaces;
 }
 
@@ -250,6 +266,72 @@ Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::s
   }
   return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
                  PlanOf(recipe.fprop.a, operand).knows_column_amax);
+}
+
+// dx = the product plus the side term of dy; `from`: what the term leaves of dy.
+template <class T, class D>
+void SidedDgrad(const LinearRecipe& recipe, const DeviceCall& call, const GemmProblem<T, D>& dgrad,
+                const T* from, const Operand<T>& a, const Operand<T>& w, DeviceWeight<T>* weight,
+                DeviceScratch<T>* scratch) {
+  const OperandRecipe& operand = recipe.dgrad.a;
+  const std::size_t tokens = dgrad.m, size = tokens * dgrad.n;
+  DeviceSide<T>& side = *scratch->side;
+  GemmProblem<T> product{tokens, dgrad.n, dgrad.k, dgrad.a, dgrad.b};
+  product.tokens_vary = dgrad.tokens_vary;
+  product.alpha = dgrad.alpha;
+  if constexpr (std::is_same_v<D, float>) {
+    product.d = dgrad.d;
+  } else {
+    product.d = Reserve(&side.dx, size);
+  }
+  Multiply(call, product, a.row_decode, w.row_decode, scratch);
+  TakeResidual(operand, recipe.bf16, call.stream, tokens, weight->out, from, a, false, &side.a);
+  AddSideAlongChannels(operand.side, call, tokens, WeightOf(call, weight), true, side.a, &side,
+                       product.d);
+  if constexpr (!std::is_same_v<D, float>) RoundTo(product.d, size, dgrad.d, call.stream);
+}
+
+// dw += dy^T x with the side terms of wgrad's operands.
+template <class T>
+void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens, const T* x,
+                const T* dy, const DeviceWeight<T>& weight, DeviceScratch<T>* scratch, float* dw) {
+  const OperandRecipe &a = recipe.wgrad.a, &b = recipe.wgrad.b;
+  DeviceSide<T>& side = SideOf(scratch);
+  if (b.from_fprop) {
+    x = DecodedOf(recipe.fprop.a, recipe.bf16, kFpropInput, call, {tokens, weight.in, false}, x,
+                  call.amax + kFpropInput, Reserve(&side.decoded, tokens * weight.in),
+                  &scratch->b_rows);
+  }
+  const auto rest = [&](const OperandRecipe& operand, const T* tensor, std::size_t channels,
+                        DeviceSplit<T>* split) {
+    if (!operand.side) return tensor;
+    return Split(operand.side, recipe.bf16, call.stream, tokens, channels, tensor, split);
+  };
+  const T* const dy_rest = rest(a, dy, weight.out, &side.a);
+  const T* const x_rest = rest(b, x, weight.in, &side.b);
+  std::uint32_t *const amax_a = call.amax + kWgradGrad, *const amax_b = call.amax + kWgradInput;
+  const Alpha alpha = AlphaOf(recipe.wgrad, call, 2, amax_a, amax_b);
+  AlphaJob left = alpha.tuned;
+  const Operand<T> made_b = Prepare(b, kWgradInput, call, {tokens, weight.in, true}, x_rest, amax_b,
+                                    scratch->a.data(), &scratch->b_rows);
+  const Operand<T> made_a = Prepare(a, kWgradGrad, call, {tokens, weight.out, true}, dy_rest,
+                                    amax_a, scratch->b.data(), &scratch->a_rows, false, &left);
+  GemmProblem<T> wgrad{weight.out, weight.in, tokens, made_a.values, made_b.values};
+  wgrad.a_transposed = true;
+  wgrad.tokens_vary = call.tokens_vary;
+  wgrad.alpha = Made(alpha, left, call);
+  wgrad.c = wgrad.d = dw;
+  Multiply(call, wgrad, made_a.row_decode, made_b.row_decode, scratch);
+  if (a.side) {
+    TakeResidual(a, recipe.bf16, call.stream, tokens, weight.out, dy_rest, made_a, true, &side.a);
+    AddSideAlongTokens(a.side, call, tokens, weight.out, SideOther<T>{x, weight.in}, true, side.a,
+                       &side, dw);
+  }
+  if (b.side) {
+    TakeResidual(b, recipe.bf16, call.stream, tokens, weight.in, x_rest, made_b, true, &side.b);
+    AddSideAlongTokens(b.side, call, tokens, weight.in, SideOther<T>{dy_rest, weight.out}, false,
+                       side.b, &side, dw);
+  }
 }
 
 template <class T, class D>
@@ -281,18 +363,29 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   const Alpha alpha_t = AlphaOf(recipe.wgrad, call, 2, amax_t, WgradInputAmax(recipe, call));
   AlphaJob left = alpha.tuned, left_t = alpha_t.tuned;
   Operand<T> a{scratch->a.data()};
+  const SideTerm& term = pair.row.side;
+  const T* const from =
+      term ? Split(term, recipe.bf16, call.stream, tokens, weight->out, dy, &SideOf(scratch).a)
+           : dy;
   if (together) {
     QuantizeTogether(pair, call, dy, &left, scratch->a.data(), knows_input ? &left_t : nullptr,
                      scratch->b.data());
   } else {
-    a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
+    a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, from, amax,
                 scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
   GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, a.values, w.values};
   dgrad.tokens_vary = call.tokens_vary;
   dgrad.alpha = Made(alpha, left, call);
   dgrad.d = dx;
-  Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
+  if (term) {
+    SidedDgrad(recipe, call, dgrad, from, a, w, weight, scratch);
+  } else {
+    Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
+  }
+  if (recipe.wgrad.a.side || recipe.wgrad.b.side) {
+    return SidedWgrad(recipe, call, tokens, x, dy, *weight, scratch, dw);
+  }
 
   // If wgrad shares dgrad's operand in scratch->a, wgrad's other operand goes to scratch->b.
   T* const free = shares ? scratch->b.data() : scratch->a.data();

@@ -8,13 +8,14 @@
 
 #include "fp4lab/gpu/engine/device_call.cuh"
 #include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/gpu/engine/side.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/nn/linear_recipe.h"
 
 namespace fp4lab::gpu {
 
 // Whether the recipe rounds tensors to BF16 but has an operand whose values are not BF16 numbers:
-// products of an element and a binary32 block scale. All operands of such a linear are stored and
+// products of an element and a binary32 block scale or the outer scale of a window. All operands of such a linear are stored and
 // multiplied in binary32.
 bool HasWideOperands(const LinearRecipe& recipe);
 
@@ -47,6 +48,8 @@ struct DeviceScratch {
   // Allocated on first use: for linears with wide operands if T is Bf16.
   std::unique_ptr<DeviceScratch<float>> wide;
   DeviceArray<float> wide_x, wide_dy;
+  // Allocated on first use: for operands with a side term.
+  std::unique_ptr<DeviceSide<T>> side;
 };
 
 // The places where the producer of x (tokens, in), or of dy (tokens, out), writes its amaxes: those

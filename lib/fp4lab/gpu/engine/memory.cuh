@@ -52,6 +52,13 @@ class DeviceArray {
   cuda::DeviceMemory memory_;
 };
 
+// Room for `size` elements, which grows to the largest need and stays.
+template <class T>
+T* Reserve(DeviceArray<T>* memory, std::size_t size) {
+  if (memory->size() < size) *memory = DeviceArray<T>(size);
+  return memory->data();
+}
+
 // Copies a matrix from the device to the host, as binary32, after all work on the stream, for which
 // it waits.
 template <class X>

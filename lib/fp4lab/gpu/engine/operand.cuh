@@ -11,6 +11,7 @@
 #include "fp4lab/gpu/quantize/hadamard.cuh"
 #include "fp4lab/gpu/quantize/operand_plan.h"
 #include "fp4lab/gpu/quantize/quantize.cuh"
+#include "fp4lab/gpu/quantize/scale_windows.cuh"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/transform/hadamard.h"
 
@@ -148,6 +149,36 @@ Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, con
   return {out, amax};
 }
 
+// Prepare for an operand with windows of scales, whose transform has been applied to x: its values
+// times the scales of their windows.
+inline Operand<float> PrepareWindows(const OperandRecipe& recipe, LinearOperand operand,
+                                     const DeviceCall& call, const Place& place, const float* x,
+                                     std::uint32_t* amax, float* out, RowScales* rows) {
+  const OperandRecipe recipe_of_lines = LinesOf(recipe);
+  const WindowShape shape{place.rows, place.cols, place.along_rows,
+                          static_cast<std::size_t>(recipe.scale_window)};
+  const Place lines{shape.Lines(), shape.window, false};
+  const std::size_t size = lines.rows * lines.cols;
+  float* values = out;
+  if (!shape.LiesAsLines()) {
+    values = Reserve(&rows->lines, size);
+    ToLines(shape, x, values, call.stream);
+    x = values;
+  }
+  DeviceArray<float> apart;  // an observer sees both x and the values
+  if (call.observer != nullptr) {
+    apart = DeviceArray<float>(size);
+    values = apart.data();
+  }
+  const Operand<float> made =
+      PrepareUnseen(recipe_of_lines, operand, call, lines, x, amax, values, rows, false, nullptr);
+  if (call.observer != nullptr) {
+    Observe(recipe_of_lines, operand, call, lines, x, values, rows->Amax(lines.rows));
+  }
+  FromLines(shape, values, made.row_decode, out, call.stream);
+  return {out, nullptr};
+}
+
 // Makes an operand of x, which holds rounded values. The result is x itself if the recipe changes
 // nothing, else `out`, which may be x unless there is an observer. `measured`: *amax has been
 // measured, if the operand needs it (OperandPlan). `rows`: room for scales of rows. `alpha`:
@@ -164,6 +195,12 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
                     place.along_rows, x, out, call.stream);
     from = out;
     measured = false;
+  }
+  if (plan.has_windows) {
+    if constexpr (std::is_same_v<T, float>) {
+      return PrepareWindows(recipe, operand, call, place, from, amax, out, rows);
+    }
+    Expects(false, "windows of scales in binary32 (HasWideOperands)");
   }
   const Operand<T> made =
       PrepareUnseen(recipe, operand, call, place, from, amax, out, rows, measured, alpha);
@@ -188,8 +225,12 @@ const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
   DeviceCall unseen = call;
   unseen.observer = nullptr;
   const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
-  DecodeValues(fprop.format, bf16, made.amax, made.row_decode, place.rows, place.cols, memory,
-               call.stream);
+  if (fprop.scale_window == 0) {
+    DecodeValues(fprop.format, bf16, made.amax, made.row_decode, place.rows, place.cols, memory,
+                 call.stream);
+  } else if constexpr (std::is_same_v<T, float>) {  // windows have multiplied it already
+    if (bf16) RoundTo(memory, place.rows * place.cols, memory, call.stream);
+  }
   if (fprop.hadamard != 0) {
     TransformGroups(TransformOf(fprop, call), HadamardWay::kBack, place.rows, place.cols, false,
                     memory, memory, call.stream);
@@ -204,6 +245,7 @@ AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::
   if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
   const PairPlan plan = PlanOf(row, column);
   if (!plan.row.needs_amax || row.hadamard != 0 || plan.row.has_delayed_scaling) return {};
+  if (row.side) return {};
   const bool both =
       plan.amax == PairAmax::kOnePass && column.hadamard == static_cast<int>(kAmaxRows);
   return {plain, both ? transformed : nullptr};

@@ -5,7 +5,7 @@
 
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/gpu/engine/model.cuh"
-#include "fp4lab/nn/attention/tensor_core_attention.h"
+#include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/start/teacher.h"
 
 namespace fp4lab::gpu {
@@ -33,7 +33,7 @@ class DeviceTeacher {
                 bool tensor_cores, cudaStream_t stream)
       : config_(config.teacher),
         parameters_(numbers.parameters.size()),
-        model_(TeacherRun(config), tensor_cores && HasTensorCoreAttention(HeadDim(numbers.shape)),
+        model_(TeacherRun(config), tensor_cores && HasTensorCoreAttention(numbers.shape),
                parameters_.data(), nullptr, nullptr,
                rows / static_cast<std::size_t>(numbers.shape.sequence), stream),
         row_kl_(rows) {

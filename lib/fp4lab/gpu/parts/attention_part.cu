@@ -199,7 +199,9 @@ std::unique_ptr<DevicePart<float>> MakeFloat(const ModelConfig& config, cudaStre
 
 std::unique_ptr<DevicePart<Bf16>> MakeBf16(const ModelConfig& config, bool tensor_cores,
                                            cudaStream_t stream) {
-  if (tensor_cores) return std::make_unique<AttentionPart<Bf16, Bf16>>(config, stream);
+  if (tensor_cores && HasTensorCoreAttention(HeadDim(config))) {
+    return std::make_unique<AttentionPart<Bf16, Bf16>>(config, stream);
+  }
   return std::make_unique<AttentionPart<Bf16, float>>(config, stream);
 }
 

@@ -4,11 +4,12 @@
 namespace fp4lab::gpu {
 
 // Each row stands in the file of its name.
-extern const DevicePartRow kDeviceAttention, kDeviceMlp, kDeviceMoe;
+extern const DevicePartRow kDeviceAttention, kDeviceGla, kDeviceMla, kDeviceMlp, kDeviceMoe;
 
 namespace {
 
-constexpr const DevicePartRow* kParts[] = {&kDeviceAttention, &kDeviceMlp, &kDeviceMoe};
+constexpr const DevicePartRow* kParts[] = {&kDeviceAttention, &kDeviceGla, &kDeviceMla, &kDeviceMlp,
+                                           &kDeviceMoe};
 
 }  // namespace
 

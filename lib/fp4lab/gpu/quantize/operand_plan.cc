@@ -48,6 +48,7 @@ QuantizeJob JobOf(const OperandPlan& plan) {
 }
 
 PairAmax AmaxOf(const PairPlan& pair, const OperandRecipe& row, const OperandRecipe& column) {
+  if (row.side || column.side) return PairAmax::kApart;  // what is quantized is not the tensor
   if (pair.row.has_delayed_scaling || pair.column.has_delayed_scaling) return PairAmax::kApart;
   const bool of_one =
       pair.row.needs_amax && pair.column.needs_amax && row.hadamard == 0 && !column.from_fprop;
@@ -56,32 +57,52 @@ PairAmax AmaxOf(const PairPlan& pair, const OperandRecipe& row, const OperandRec
   return pair.column.transforms_apart ? PairAmax::kApart : PairAmax::kOnePass;
 }
 
-bool IsTogether(const PairPlan& pair, const OperandRecipe& column) {
+bool IsTogether(const PairPlan& pair, const OperandRecipe& row, const OperandRecipe& column) {
   if (pair.row.kernel == OperandKernel::kDialects) return false;
   if (pair.column.kernel == OperandKernel::kDialects) return false;
+  if (row.side || column.side) return false;
   if (pair.row.transforms_apart || pair.column.transforms_apart || column.from_fprop) return false;
   const bool known =
       pair.amax == PairAmax::kOnePass || (!pair.row.needs_amax && !pair.column.needs_amax);
   return known && QuantizesBoth(JobOf(pair.row), JobOf(pair.column));
 }
 
+std::optional<OperandKernel> KernelOf(const OperandRecipe& recipe) {
+  const auto* const row = std::find_if(kRows.begin(), kRows.end(), [&](const OperandKernelRow& r) {
+    return r.why_not(recipe).empty();
+  });
+  if (row == kRows.end()) return std::nullopt;
+  return row->kernel;
+}
+
 }  // namespace
 
 std::span<const OperandKernelRow> OperandKernels() { return kRows; }
+
+OperandRecipe LinesOf(const OperandRecipe& recipe) {
+  const IeeeArithmetic ieee;
+  OperandRecipe lines;
+  lines.format = DialectOfWindows(*recipe.format);
+  lines.random = recipe.random;
+  return lines;
+}
 
 OperandPlan PlanOf(const OperandRecipe& recipe) {
   const IeeeArithmetic ieee;
   OperandPlan plan;
   plan.is_plain = !recipe.format && recipe.hadamard == 0;
-  plan.transforms_apart = !IsTransformOfUnits(recipe);
+  plan.has_windows = recipe.scale_window != 0;
+  plan.transforms_apart =
+      !IsTransformOfUnits(recipe) || (plan.has_windows && recipe.hadamard != 0);
   plan.hadamard = plan.transforms_apart ? 0 : recipe.hadamard;
   plan.has_delayed_scaling = recipe.delayed.length > 0;
   if (!recipe.format) return plan;
+  if (plan.has_windows) {
+    plan.kernel = KernelOf(LinesOf(recipe));
+    return plan;
+  }
   const Dialect& d = *recipe.format;
-  const auto* const row = std::find_if(kRows.begin(), kRows.end(), [&](const OperandKernelRow& r) {
-    return r.why_not(recipe).empty();
-  });
-  if (row != kRows.end()) plan.kernel = row->kernel;
+  plan.kernel = KernelOf(recipe);
   if (plan.kernel == OperandKernel::kUnits) plan.format = d;
   plan.has_tensor_amax = HasTensorScale(d) && !d.row_scaled;
   plan.has_row_scales = HasTensorScale(d) && d.row_scaled;
@@ -94,7 +115,7 @@ PairPlan PlanOf(const OperandRecipe& row, const OperandRecipe& column) {
   const IeeeArithmetic ieee;
   PairPlan pair{.row = PlanOf(row), .column = PlanOf(column)};
   pair.amax = AmaxOf(pair, row, column);
-  pair.together = IsTogether(pair, column);
+  pair.together = IsTogether(pair, row, column);
   pair.knows_column_amax = !pair.column.needs_amax || pair.amax != PairAmax::kApart;
   return pair;
 }

@@ -41,8 +41,15 @@ struct OperandPlan {
   bool needs_amax = false;             // the tensor's amax without NaN, which its producer can
                                        // measure
   bool has_delayed_scaling = false;
+  // The operand has an outer scale for each window, which its values in binary32 contain: it has
+  // neither a tensor amax nor scales of rows nor a factor of alpha.
+  bool has_windows = false;
 };
 OperandPlan PlanOf(const OperandRecipe& recipe);
+
+// How the matrix whose rows are the windows of an operand is quantized. recipe.scale_window must not
+// be 0.
+OperandRecipe LinesOf(const OperandRecipe& recipe);
 
 // The amaxes of two operands of one tensor, both measured in this call.
 enum class PairAmax {

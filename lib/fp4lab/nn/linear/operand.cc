@@ -258,13 +258,6 @@ void CopyPadded(View x, bool rounds, MatrixView<float> to) {
   if (rounds) RoundBf16(to, to);
 }
 
-// The dialect by which the windows, as rows of a matrix, are quantized.
-Dialect DialectOfWindows(const Dialect& format) {
-  Dialect d = format;
-  d.row_scaled = true;
-  return Canonical(d);
-}
-
 // PrepareOperand for a recipe with windows of scales. The operand lies row-major, each row as long
 // as its windows.
 void PrepareWindows(const OperandRecipe& recipe, bool bf16, LinearOperand operand,

@@ -501,7 +501,7 @@ void CheckDevice(const Study& study, const std::string& where) {
     const std::string place = where + "#/arms/" + arm.name;
     const auto of = [&](bool own) { return own ? place : where; };
     CheckDevice(ConfigOf(study, arm, study.seeds[0]), of(arm.model != study.base.model),
-                of(!(arm.optimizer == study.base.optimizer)), place + "/recipe");
+                of(!(arm.optimizer == study.base.optimizer)));
   }
 }
 

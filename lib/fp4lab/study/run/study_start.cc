@@ -91,7 +91,7 @@ bool QuantizesNothing(const Recipe& recipe, const ModelConfig& model) {
 void AddSlowAttention(const Study& study, std::vector<std::string>* notes) {
   std::set<std::size_t> said;
   for (const Arm& arm : study.arms) {
-    const std::size_t head_dim = HeadDim(arm.model);
+    const std::size_t head_dim = AttentionHeadDim(arm.model);
     if (HasTensorCoreAttention(arm.model) || !said.insert(head_dim).second) continue;
     notes->push_back(study.name + ": heads of " + std::to_string(head_dim) + " columns (arm \"" +
                      arm.name +

@@ -247,7 +247,6 @@ void CheckRecipeFits(const TrainConfig& c, const std::string& where,
   CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
                 all.tokens);
   CheckSelection(c.recipe, c.model, recipe_where);
-  if (!SideTermPlace(c.recipe)) return;
   CheckHotChannels(c.recipe, c.model, recipe_where);
   for (const RecipeChange& change : c.recipe.then) {
     CheckHotChannels(change.recipe, c.model, recipe_where);

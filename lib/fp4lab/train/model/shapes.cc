@@ -10,6 +10,7 @@
 #include "fp4lab/train/model/outlier_fit.h"
 #include "fp4lab/train/model/recipe_fit.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/parts/attention_widths.h"
 #include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab {
@@ -26,9 +27,17 @@ std::size_t KvHeads(const ModelConfig& c) {
 std::size_t HeadDim(const ModelConfig& c) {
   return static_cast<std::size_t>(c.head_dim > 0 ? c.head_dim : c.d_model / c.heads);
 }
+std::size_t AttentionHeadDim(const ModelConfig& c) {
+  if (std::count(c.parts.begin(), c.parts.end(), "mla") == 0) return HeadDim(c);
+  const MlaWidths w(c);
+  return std::max(w.Head(), w.value);
+}
 bool HasTensorCoreAttention(const ModelConfig& c) {
-  return std::count(c.parts.begin(), c.parts.end(), "attention") == 0 ||
-         HasTensorCoreAttention(HeadDim(c));
+  const auto has = [&](const char* part) {
+    return std::count(c.parts.begin(), c.parts.end(), part) > 0;
+  };
+  if (has("mla")) return TensorCoreHeadDim(AttentionHeadDim(c)) > 0;  // its heads are padded
+  return !has("attention") || HasTensorCoreAttention(HeadDim(c));
 }
 std::size_t QueryWidth(const ModelConfig& c) {
   return static_cast<std::size_t>(c.heads) * HeadDim(c);
@@ -153,8 +162,8 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
   return count;
 }
 
-void CheckDevice(const TrainConfig& c, const std::string& where, const std::string& optimizer_where,
-                 const std::string& recipe_where) {
+void CheckDevice(const TrainConfig& c, const std::string& where,
+                 const std::string& optimizer_where) {
   const IeeeArithmetic ieee;
   if (c.device != Device::kCuda) return;
   const Json empty = Json::object();
@@ -168,14 +177,6 @@ void CheckDevice(const TrainConfig& c, const std::string& where, const std::stri
     if (part->on_gpu) continue;
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);
-  }
-  const std::string recipe =
-      recipe_where.empty() ? JsonObject(empty, where).Where("recipe") : recipe_where;
-  if (const std::optional<std::string> place = SideTermPlace(c.recipe)) {
-    throw Error(recipe + *place, "the GPU does not multiply the \"side" + cpu);
-  }
-  if (const std::optional<std::string> place = ScaleWindowPlace(c.recipe)) {
-    throw Error(recipe + *place, "the GPU has no outer scale per \"scale_window" + cpu);
   }
 }
 

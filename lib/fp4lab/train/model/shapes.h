@@ -17,6 +17,9 @@ std::size_t KvHeads(const ModelConfig& config);
 std::size_t HeadDim(const ModelConfig& config);
 std::size_t KvWidth(const ModelConfig& config);     // KvHeads * HeadDim
 std::size_t QueryWidth(const ModelConfig& config);  // heads * HeadDim
+// The columns of a head that attention multiplies: HeadDim or, of latent attention, the larger of
+// those of queries and of values.
+std::size_t AttentionHeadDim(const ModelConfig& config);
 // Whether a GPU has attention on tensor cores for the model's heads; true for a model without.
 bool HasTensorCoreAttention(const ModelConfig& config);
 // The keys that a query of a block sees, its own included; 0: all before it.

@@ -10,6 +10,7 @@
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/attention/gated_linear.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/train/parts/attention_widths.h"
 #include "fp4lab/train/parts/part.h"
 #include "fp4lab/train/parts/part_runner.h"
 
@@ -39,24 +40,6 @@ enum GradientIndex {
   kNormInputGradient
 };
 enum GainIndex { kNormGain, kHeadGain };
-
-// The widths of a model.
-struct GlaWidths {
-  std::size_t model, heads, key, value, rank;
-
-  explicit GlaWidths(const ModelConfig& c)
-      : model(static_cast<std::size_t>(c.d_model)),
-        heads(static_cast<std::size_t>(c.heads)),
-        key(c.gla.key_head_dim > 0 ? static_cast<std::size_t>(c.gla.key_head_dim)
-                                   : model / (2 * heads)),
-        value(c.gla.value_head_dim > 0 ? static_cast<std::size_t>(c.gla.value_head_dim)
-                                       : model / heads),
-        rank(static_cast<std::size_t>(c.gla.gate_rank)) {}
-
-  std::size_t Keys() const { return heads * key; }
-  std::size_t Values() const { return heads * value; }
-  std::size_t Mixed() const { return 2 * Keys() + 2 * Values(); }
-};
 
 void Check(const ModelConfig& c, const std::string& where) {
   const auto check = [&](const char* key, int given, int divisor) {
@@ -248,6 +231,7 @@ const Part kGla{.name = "gla",
                 .activations = Activations,
                 .gradients = Gradients,
                 .outliers = Outliers,
+                .on_gpu = true,
                 .make = Make};
 
 }  // namespace fp4lab

@@ -15,6 +15,7 @@
 #include "fp4lab/nn/attention/attention.h"
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/train/parts/attention_widths.h"
 #include "fp4lab/train/parts/part.h"
 #include "fp4lab/train/parts/part_runner.h"
 
@@ -51,32 +52,6 @@ enum GradientIndex {
 };
 enum GainIndex { kNormGain, kLatentGain, kQueryGain };
 
-// The widths of a model.
-struct Widths {
-  std::size_t model, heads, nope, rope, value, latent, query_latent;
-
-  explicit Widths(const ModelConfig& c)
-      : model(static_cast<std::size_t>(c.d_model)),
-        heads(static_cast<std::size_t>(c.heads)),
-        nope(static_cast<std::size_t>(c.mla.qk_nope_head_dim)),
-        rope(static_cast<std::size_t>(c.mla.qk_rope_head_dim)),
-        value(static_cast<std::size_t>(c.mla.v_head_dim)),
-        latent(static_cast<std::size_t>(c.mla.kv_lora_rank)),
-        query_latent(static_cast<std::size_t>(c.mla.q_lora_rank)) {}
-
-  std::size_t Head() const { return nope + rope; }
-  std::size_t Queries() const { return heads * Head(); }
-  std::size_t Keys() const { return heads * nope; }  // without positions
-  std::size_t Values() const { return heads * value; }
-  std::size_t Compressed() const { return latent + rope; }
-  std::size_t Expanded() const { return Keys() + Values(); }
-
-  // Indices of linears: q, or q_a and q_b, stand before them.
-  std::size_t KvA() const { return query_latent > 0 ? 2 : 1; }
-  std::size_t KvB() const { return KvA() + 1; }
-  std::size_t Out() const { return KvA() + 2; }
-};
-
 void Check(const ModelConfig& c, const std::string& where) {
   if (std::find(c.parts.begin(), c.parts.end(), "attention") != c.parts.end()) {
     throw Error(where + "/parts", "\"mla\" stands in place of \"attention\"; a block has one");
@@ -87,7 +62,7 @@ void Check(const ModelConfig& c, const std::string& where) {
 }
 
 std::vector<PartWidth> PartWidths(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   const auto width = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   std::vector<PartWidth> widths = {
       {"mla/qk_nope_head_dim", "the width of queries", width(w.Queries()), false},
@@ -102,7 +77,7 @@ std::vector<PartWidth> PartWidths(const ModelConfig& c) {
 }
 
 std::vector<LinearShape> LinearsOf(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   std::vector<LinearShape> linears;
   if (w.query_latent > 0) {
     linears = {{"attention.q_a", w.model, w.query_latent},
@@ -119,7 +94,7 @@ std::vector<LinearShape> LinearsOf(const ModelConfig& c) {
 }
 
 std::vector<GainShape> Gains(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   std::vector<GainShape> gains = {{"attention_norm.gain", w.model},
                                   {"attention.kv_norm.gain", w.latent}};
   if (w.query_latent > 0) gains.push_back({"attention.q_norm.gain", w.query_latent});
@@ -127,12 +102,12 @@ std::vector<GainShape> Gains(const ModelConfig& c) {
 }
 
 std::size_t AttentionColumns(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   return w.Queries() + w.Values();
 }
 
 std::vector<std::size_t> Activations(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   std::vector<std::size_t> columns = {w.model,    1,          w.Queries(),  w.Compressed(),
                                       w.latent,   1,          w.Expanded(), w.Queries(),
                                       w.Values(), 2 * w.heads};
@@ -141,7 +116,7 @@ std::vector<std::size_t> Activations(const ModelConfig& c) {
 }
 
 std::vector<std::size_t> Gradients(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   std::vector<std::size_t> columns = {w.Values(),     w.Queries(), w.Queries(), w.Expanded(),
                                       w.Compressed(), w.latent,    w.model};
   if (w.query_latent > 0) columns.push_back(w.query_latent);
@@ -152,18 +127,18 @@ std::vector<std::size_t> Gradients(const ModelConfig& c) {
 std::vector<ChannelScale> NormScales(const ModelConfig& c, std::size_t channel) {
   return {{ChannelScale::kGain, kNormGain, channel, 1.0},
           {ChannelScale::kColumn, 0, channel, -1.0},
-          {ChannelScale::kColumn, Widths(c).KvA(), channel, -1.0}};
+          {ChannelScale::kColumn, MlaWidths(c).KvA(), channel, -1.0}};
 }
 
 // A channel of the values, which the output reads.
 std::vector<ChannelScale> ValueScales(const ModelConfig& c, std::size_t channel) {
-  const Widths w(c);
+  const MlaWidths w(c);
   return {{ChannelScale::kRow, w.KvB(), w.Keys() + channel, 1.0},
           {ChannelScale::kColumn, w.Out(), channel, -1.0}};
 }
 
 std::vector<OutlierPlace> Outliers(const ModelConfig& c) {
-  const Widths w(c);
+  const MlaWidths w(c);
   return {{"norm", w.model, NormScales}, {"value", w.Values(), ValueScales}};
 }
 
@@ -337,7 +312,7 @@ class Runner final : public PartRunner {
   }
 
   ModelConfig config_;
-  Widths w_;
+  MlaWidths w_;
   RopeTable rope_;
 };
 
@@ -357,6 +332,7 @@ const Part kMla{.name = "mla",
                 .activations = Activations,
                 .gradients = Gradients,
                 .outliers = Outliers,
+                .on_gpu = true,
                 .make = Make};
 
 }  // namespace fp4lab
