@@ -160,8 +160,8 @@ void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t 
 
 // ---- Rounding
 
-// out = x rounded to BF16, to nearest even. (From, To): (float, Bf16), (float, float), (Bf16,
-// float).
+// out = x rounded to BF16, to nearest even, also where To is float. (From, To): (float, Bf16),
+// (float, float), (Bf16, float).
 template <class From, class To>
 void RoundTo(const From* x, std::size_t size, To* out, cudaStream_t stream);
 

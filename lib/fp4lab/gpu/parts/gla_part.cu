@@ -44,7 +44,7 @@ class Gla final : public DevicePart<T> {
       b.normed = floats(w_.Values());
       b.gated = operand(w_.Values());
     }
-    low_ = floats(w_.rank);
+    if constexpr (!std::is_same_v<T, float>) low_ = floats(w_.rank);
     kept_ = floats(w_.Keys());
     slope_ = floats(w_.Keys());
     states_ = DeviceArray<float>(GatedLinearStates(ShapeOf(rows)));
@@ -71,9 +71,10 @@ class Gla final : public DevicePart<T> {
     linears.Run(use.pass, use.Linear(kQkvg), b.norm.data(), nullptr, b.mixed.data(),
                 use.InputPlaces(kQkvg), true);
     use.Inspect("gla.qkvg.output", b.mixed.data(), w_.Mixed());
-    linears.Run(use.pass, use.Linear(kDecayDown), b.norm.data(), nullptr, low_.data(), {}, true);
-    use.Inspect("gla.decay_down.output", low_.data(), w_.rank);
-    RoundTo(low_.data(), rows * w_.rank, b.low.data(), stream_);
+    float* const low = LowOf(b);
+    linears.Run(use.pass, use.Linear(kDecayDown), b.norm.data(), nullptr, low, {}, true);
+    use.Inspect("gla.decay_down.output", low, w_.rank);
+    if constexpr (!std::is_same_v<T, float>) RoundTo(low, rows * w_.rank, b.low.data(), stream_);
     linears.Run(use.pass, use.Linear(kDecayUp), b.low.data(), nullptr, b.decays.data(), {});
     use.Inspect("gla.decay_up.output", b.decays.data(), w_.Keys());
     ForwardHeads(b, rows);
@@ -125,6 +126,14 @@ class Gla final : public DevicePart<T> {
             .heads = w_.heads,
             .key_dim = w_.key,
             .value_dim = w_.value};
+  }
+  // Where the first of the decays' linears writes: what the second reads, unless that is rounded.
+  float* LowOf(const Block& b) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return b.low.data();
+    } else {
+      return low_.data();
+    }
   }
   DeviceGatedLinear InputsOf(const Block& b) const {
     const float* const mixed = b.mixed.data();
