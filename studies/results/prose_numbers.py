@@ -528,6 +528,11 @@ def null_places(which):
     return null_tables.text(which)
 
 
+def shown_margin(name, arm, base):
+    """The smallest margin that the data of a difference show in 8 of 10 cases."""
+    return f"{difference_tables.difference(name, arm, base)['shown_margin']:.4f}"
+
+
 def paired_gap(name, arm, base, tokens=None):
     """An arm's loss less another's, nats, of the published studies/results/NAME.json; over seeds and text."""
     return difference_tables.gap(name, arm, base, tokens)
@@ -598,6 +603,11 @@ def rank_correlation_at_4_7m(group):
     return f"{transfer_tables.larger_correlation(group):.2f}"
 
 
+def rank_correlations_at_4_7m_of_seeds(group):
+    """The same, seed by seed."""
+    return ", ".join(f"{value:.2f}" for value in transfer_tables.larger_correlations_of_seeds(group))
+
+
 def rank_correlations_of_seeds(group):
     """The same, seed by seed."""
     return ", ".join(f"{value:.2f}" for value in transfer_tables.correlations_of_seeds(group))
@@ -616,7 +626,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth,
     tokens_over, contrast_ratio, contrast_growth, contrast_half_width, arm_gap, arm_difference, share_of_ratio, league_null,
     league_pair, null_places, seeds_of, trained_adds, trained_linear,
-    trained_most_of_8_bits, trained_evaluated, rank_correlation, rank_correlation_at_4_7m,
+    trained_most_of_8_bits, trained_evaluated, rank_correlation, shown_margin, rank_correlation_at_4_7m, rank_correlations_at_4_7m_of_seeds,
     rank_correlations_of_seeds)}
 
 

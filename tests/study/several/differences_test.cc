@@ -56,6 +56,8 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
     CHECK(less["mean"].get<double>() == Approx(0.205));
     CHECK(less["interval_t"][1].get<double>() == Approx(0.205 + half));
     CHECK(less["verdict"] == verdict);
+    // With t of 0.9 and of 0.975 for 3 degrees of freedom.
+    CHECK(less["shown_margin"].get<double>() == Approx(half * (1 + 1.637744354 / 3.182446305)));
   }
   // All chunks differ alike, so the text adds nothing; where one arm is worse on half of the text,
   // it does.

@@ -84,8 +84,9 @@ TEST_CASE("The pages' documents are what the commands print of the published stu
     const std::string file = std::string(name) + ".json";
     check(("league/" + file).c_str(), LeagueDocument(ReadLeagueFile(studies / "several" / file)));
   }
-  for (const char* name : {"atlas.json", "architectures.json", "figure6.json", "fp8-gap.json",
-                           "horizon.json", "outliers.json"}) {
+  for (const char* name :
+       {"atlas.json", "architectures.json", "figure6.json", "fp8-gap.json", "horizon.json",
+        "outliers.json", "transfer-quartet2.json", "transfer-amd.json"}) {
     check(name, DifferencesDocument(ReadDifferencesFile(studies / "several" / name)));
   }
   check("surface/law-25m-seeds.json",

@@ -226,8 +226,8 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
   AlphaJob left = alpha.tuned;
   Operand<T> a{scratch->a.data()};
-  const bool replaces = trains && may_replace && !recipe.wgrad.a.side &&
-                        QuantizesTogether<T>(pair.plan, call);
+  const bool replaces =
+      trains && may_replace && !recipe.wgrad.a.side && QuantizesTogether<T>(pair.plan, call);
   if (replaces) {
     QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
   } else {
@@ -291,10 +291,12 @@ void SidedDgrad(const LinearRecipe& recipe, const DeviceCall& call, const GemmPr
   if constexpr (!std::is_same_v<D, float>) RoundTo(product.d, size, dgrad.d, call.stream);
 }
 
-// dw += dy^T x with the side terms of wgrad's operands.
+// dw += dy^T x with the side terms of wgrad's operands. `shared`: dgrad's operand of dy in
+// scratch->a, if it is wgrad's, too.
 template <class T>
 void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens, const T* x,
-                const T* dy, const DeviceWeight<T>& weight, DeviceScratch<T>* scratch, float* dw) {
+                const T* dy, const Operand<T>* shared, const DeviceWeight<T>& weight,
+                DeviceScratch<T>* scratch, float* dw) {
   const OperandRecipe &a = recipe.wgrad.a, &b = recipe.wgrad.b;
   DeviceSide<T>& side = SideOf(scratch);
   if (b.from_fprop) {
@@ -309,13 +311,17 @@ void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t 
   };
   const T* const dy_rest = rest(a, dy, weight.out, &side.a);
   const T* const x_rest = rest(b, x, weight.in, &side.b);
-  std::uint32_t *const amax_a = call.amax + kWgradGrad, *const amax_b = call.amax + kWgradInput;
+  std::uint32_t* const amax_a = call.amax + (shared != nullptr ? kDgradGrad : kWgradGrad);
+  std::uint32_t* const amax_b = call.amax + kWgradInput;
   const Alpha alpha = AlphaOf(recipe.wgrad, call, 2, amax_a, amax_b);
   AlphaJob left = alpha.tuned;
+  T* const free = shared != nullptr ? scratch->b.data() : scratch->a.data();
   const Operand<T> made_b = Prepare(b, kWgradInput, call, {tokens, weight.in, true}, x_rest, amax_b,
-                                    scratch->a.data(), &scratch->b_rows);
-  const Operand<T> made_a = Prepare(a, kWgradGrad, call, {tokens, weight.out, true}, dy_rest,
-                                    amax_a, scratch->b.data(), &scratch->a_rows, false, &left);
+                                    free, &scratch->b_rows);
+  const Operand<T> made_a =
+      shared != nullptr ? *shared
+                        : Prepare(a, kWgradGrad, call, {tokens, weight.out, true}, dy_rest, amax_a,
+                                  scratch->b.data(), &scratch->a_rows, false, &left);
   GemmProblem<T> wgrad{weight.out, weight.in, tokens, made_a.values, made_b.values};
   wgrad.a_transposed = true;
   wgrad.tokens_vary = call.tokens_vary;
@@ -384,7 +390,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
     Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
   }
   if (recipe.wgrad.a.side || recipe.wgrad.b.side) {
-    return SidedWgrad(recipe, call, tokens, x, dy, *weight, scratch, dw);
+    return SidedWgrad(recipe, call, tokens, x, dy, shares ? &a : nullptr, *weight, scratch, dw);
   }
 
   // If wgrad shares dgrad's operand in scratch->a, wgrad's other operand goes to scratch->b.

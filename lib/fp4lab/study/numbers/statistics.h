@@ -13,6 +13,9 @@ namespace fp4lab::study {
 // 0 < p < 1. StudentQuantile(0.975, 4) = 2.7764.
 double StudentQuantile(double p, double degrees);
 
+// The share of cases in which data show what they "could show".
+inline constexpr double kPower = 0.8;
+
 struct Interval {
   double low = 0, high = 0;
   bool Contains(double x) const { return low <= x && x <= high; }

@@ -32,7 +32,6 @@ struct ParityOptions {
 };
 
 inline constexpr std::size_t kLeastSteps = 10;  // in the window
-inline constexpr double kPower = 0.8;           // of what the data "could show"
 
 struct ParityArms {
   std::vector<MetricLog> runs, baseline;

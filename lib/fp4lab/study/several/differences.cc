@@ -54,9 +54,24 @@ LossTerms TermsOf(const AskedDifference& asked, const JoinedStudy& study) {
   return terms;
 }
 
+const Json& WholeInterval(const Json& number) {
+  return number[number["interval_with_text"].is_null() ? "interval_t" : "interval_with_text"];
+}
+
+// The smallest margin in which the interval lies in kPower of the cases where nothing differs; null
+// without an interval. As for parity's "smallest_margin", the two sides share what may go wrong.
+Json ShownMargin(const Json& number) {
+  const Json& interval = WholeInterval(number);
+  if (interval.is_null()) return {};
+  const double low = interval[0], high = interval[1];
+  const double half = (high - low) / 2;
+  const auto degrees = static_cast<double>(number["seeds"].size() - 1);
+  return half * (1 + StudentQuantile(0.5 + kPower / 2, degrees) /
+                         StudentQuantile(0.5 + kConfidence / 2, degrees));
+}
+
 std::string_view VerdictOf(const Json& number, double margin) {
-  const Json& interval =
-      number[number["interval_with_text"].is_null() ? "interval_t" : "interval_with_text"];
+  const Json& interval = WholeInterval(number);
   if (interval.is_null()) return "not decided";
   const double low = interval[0], high = interval[1];
   if (low >= -margin && high <= margin) return "within the margin";
@@ -89,6 +104,7 @@ Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
   if (asked.margin > 0) {
     json["margin"] = asked.margin;
     json["verdict"] = VerdictOf(json, asked.margin);
+    json["shown_margin"] = ShownMargin(json);
   }
   if (asked.whole.empty()) return json;
   const std::vector<double> whole =
