@@ -10,6 +10,7 @@
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/train/start/presets.h"
 #include "tests/gpu/trainers.h"
 
 namespace fp4lab {
@@ -64,35 +65,72 @@ double ToleranceOf(const LinearRecipe& recipe) {
   return bare ? kToleranceWithoutTensorScale : kTolerance;
 }
 
+// A list of recipes is for parts that not every model has.
+TrainConfig ConfigFor(const Recipe& recipe) {
+  TrainConfig config = Config(recipe);
+  if (recipe.rules.empty()) return config;
+  config.model.layers = 2;
+  config.model.parts = {"attention", "mlp", "moe"};
+  config.model.moe.experts = 2;
+  config.model.moe.top_k = 1;
+  return config;
+}
+
+double LargestOf(const std::vector<double>& a, const std::vector<double>& b, int steps) {
+  return LargestDifference({a.begin(), a.begin() + steps}, b);
+}
+
+// Losses of more steps: what the first steps' distances grow to.
+constexpr int kSteps = 30, kFirstSteps = 4;
+constexpr double kToleranceAfterSteps = 0.3;
+
 TEST_CASE("Every published recipe trains on the GPU with the CPU's losses within a distance",
           "[gpu][recipes]") {
   if (NoGpu()) return;
-  constexpr int kSteps = 4;
   double largest = 0.0;
-  int trained = 0;
   for (const PublishedRecipe& row : PublishedRecipes()) {
     CAPTURE(row.name);
     const Recipe recipe = Read(row.name);
-    // This model has no experts, for which some rules are.
-    const auto dense = [](const RecipeRule& rule) {
-      return Matches(rule, "blocks.0.mlp.up", 0, 1) ||
-             Matches(rule, "blocks.0.attention.qkv", 0, 1);
-    };
-    if (!std::all_of(recipe.rules.begin(), recipe.rules.end(), dense)) continue;
-    const std::vector<double> a = Losses(Trainer(Config(recipe), Text()), kSteps);
-    const std::vector<double> b = Losses(OnGpu(Config(recipe)), kSteps);
-    const double distance = LargestDifference(a, b);
+    const TrainConfig config = ConfigFor(recipe);
+    const std::vector<double> a = Losses(Trainer(config, Text()), kSteps);
+    const std::vector<double> b = Losses(OnGpu(config), kSteps);
+    const double first = LargestOf(a, b, kFirstSteps), distance = LargestDifference(a, b);
     double tolerance = 0.0;
     for (const LinearRecipe* linear : LinearRecipesOf(recipe)) {
       tolerance = std::max(tolerance, ToleranceOf(*linear));
     }
-    CHECK(distance < tolerance);
-    if (distance > 5e-3) std::printf("  %-40s %.1e nats\n", row.name.c_str(), distance);
+    CHECK(first < tolerance);
+    CHECK(distance < kToleranceAfterSteps);
+    CHECK(b.back() < b.front());
+    if (distance > 5e-3) {
+      std::printf("  %-40s %.1e, %.1e nats\n", row.name.c_str(), first, distance);
+    }
     largest = std::max(largest, distance);
-    ++trained;
   }
-  std::printf("%d published recipes: largest |GPU - CPU| of %d losses %.1e nats\n", trained, kSteps,
-              largest);
+  std::printf("%zu published recipes: largest |GPU - CPU| of %d losses %.1e nats\n",
+              PublishedRecipes().size(), kSteps, largest);
+}
+
+TEST_CASE("Every preset trains on the GPU with the CPU's losses within a distance",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const Preset& preset : Presets()) {
+    CAPTURE(preset.name);
+    const TrainConfig config =
+        ReadTrainConfig({{"model", {{"preset", preset.name}, {"sequence", 32}}},
+                         {"batch", 4},
+                         {"tokens", 128 * kSteps},
+                         {"evaluation", {{"tokens", 64}}},
+                         {"recipe", "te_nvfp4"}},
+                        "test");
+    const std::vector<double> a = Losses(Trainer(config, Text()), kSteps);
+    const std::vector<double> b = Losses(OnGpu(config), kSteps);
+    std::printf("  %-20s largest |GPU - CPU| of %d losses %.1e nats\n", preset.name.c_str(), kSteps,
+                LargestDifference(a, b));
+    CHECK(LargestOf(a, b, kFirstSteps) < kTolerance);
+    CHECK(LargestDifference(a, b) < kToleranceAfterSteps);
+    CHECK(b.back() < b.front());
+  }
 }
 
 TEST_CASE("A recipe that changes during the run does so on the GPU", "[gpu][recipes]") {
