@@ -46,6 +46,13 @@ MODELS = {"qwen": "grouped queries, QK-norm", "windows": "windows, no rotary pos
 WITHOUT_EXPERTS = "nvfp4_mlp"
 
 
+def verdicts(asked):
+    """How many margins of the models' gaps have a verdict; of all: any."""
+    found = [difference("architectures", f"{model}-{arm}", f"{model}-bf16", is_less=True)["verdict"]
+             for model in MODELS for arm in FORMATS if not (model.startswith("moe") and arm == WITHOUT_EXPERTS)]
+    return str(sum(verdict.replace(" ", "-") == asked or asked == "any" for verdict in found))
+
+
 def architectures(studies):
     """Gaps of each model, and what is left of them after the dense model's."""
     name = "architectures"

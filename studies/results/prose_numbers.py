@@ -1,5 +1,6 @@
 """Numbers inside the sentences of pages, for tables.py: a page has <!--n FUNCTION ARGUMENT ...-->NUMBER<!--/n-->,
-and the function of this file gives the number from the committed results."""
+and the function of this file, or of the modules whose FUNCTIONS it joins, gives the number from the committed
+results."""
 import functools
 import json
 import math
@@ -11,12 +12,17 @@ import atlas_tables
 import difference_tables
 import league_tables
 import null_tables
+import parity_tables
+import prose_league
+import prose_studies
+import prose_surface
 import speed_tables
 import study_tables
 import trained_tables
 import transfer_tables
 import widths
-from study_tables import HERE, Study, each_text
+from prose_studies import listed, study
+from study_tables import HERE, each_text
 from surface_tables import registered_sizes, sizes_of_model, surface_document, surface_parts
 
 LEAGUE = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest", "league-c-1.2m-references",
@@ -31,11 +37,6 @@ SIZES = {"1.2m": "surface-c-1.2m", "4.7m": "surface-c-4.7m", "25m": "surface-c-2
 @functools.cache
 def of_file(path):
     return json.loads((HERE / path).read_text())
-
-
-@functools.cache
-def study(name):
-    return Study(name)
 
 
 @functools.cache
@@ -72,7 +73,8 @@ def growth(name):
 
 def growth_places(name):
     found = parts()[name]["growth"]
-    return f"{found['from_bytes_per_parameter']:.0f} to {found['to_bytes_per_parameter']:.0f}"
+    ends = found["from_bytes_per_parameter"], found["to_bytes_per_parameter"]
+    return " to ".join(f"{end:.{0 if end > 7.5 else 1}f}" for end in ends)
 
 
 def exponent(arm):
@@ -326,7 +328,7 @@ def is_told(row, reference):
 def told(plan, reference, size="small"):
     """The recipes of a plan of the league that the seeds tell from a reference, by loss."""
     own = [row["recipe"] for row in told_rows(plan, reference, size) if is_told(row, reference)]
-    return ", ".join(own[:-1]) + " and " * (len(own) > 1) + own[-1]
+    return listed(own)
 
 
 def told_count(plan, reference):
@@ -365,13 +367,15 @@ def speed(name):
 
 def pairs_count(called):
     pairs = league()["pairs"]
+    if called == "all":
+        return str(len(pairs))
     return str(sum(p["kept"] if called == "kept" else p["interval"][0] > 0 or p["interval"][1] < 0 for p in pairs))
 
 
 def not_kept():
     pairs = league()["pairs"]
     own = [p["recipe"] for p in pairs if not p["kept"] and (p["interval"][0] > 0 or p["interval"][1] < 0)]
-    return ", ".join(own[:-1]) + " and " + own[-1]
+    return listed(own)
 
 
 @functools.cache
@@ -401,7 +405,7 @@ def tier_recipes(tier):
     """The recipes in a tier of those with 4-bit products only, by loss."""
     rows = [row for row in league()["rows"] if row["four_bits"] and row["recipe"] not in ("bf16", "null")]
     own = [row["recipe"] for row, t in zip(rows, league_tables.tiers(rows, league()["noise"]), strict=True) if t == tier]
-    return ", ".join(own[:-1]) + " and " * (len(own) > 1) + own[-1]
+    return listed(own)
 
 
 def atlas_less():
@@ -551,6 +555,11 @@ def paired_percent(name, study_name, arm, base):
     return "{:.1f} [{:.1f}, {:.1f}] %".format(*(100 * x / statistics.mean(losses) for x in (found["mean"], low, high)))
 
 
+def margin_verdicts(verdict):
+    """How many of the margins of studies/architectures have a verdict, "not-decided"; of all: any."""
+    return difference_tables.verdicts(verdict)
+
+
 def seeds_of(name):
     return str(len(study(name).analysis["seeds"]))
 
@@ -614,7 +623,7 @@ def rank_correlations_of_seeds(group):
 
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
-    paired_gap, paired_less, paired_percent, joined_seeds, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
+    margin_verdicts, paired_gap, paired_less, paired_percent, joined_seeds, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
     same_text, same_bytes, bf16_size, missed_sizes, sizes_at_11m, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
     law_ratio,
     last_predicted_ratio,
@@ -627,7 +636,8 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     tokens_over, contrast_ratio, contrast_growth, contrast_half_width, arm_gap, arm_difference, share_of_ratio, league_null,
     league_pair, null_places, seeds_of, trained_adds, trained_linear,
     trained_most_of_8_bits, trained_evaluated, rank_correlation, shown_margin, rank_correlation_at_4_7m, rank_correlations_at_4_7m_of_seeds,
-    rank_correlations_of_seeds)}
+    rank_correlations_of_seeds,
+    *parity_tables.FUNCTIONS, *prose_league.FUNCTIONS, *prose_studies.FUNCTIONS, *prose_surface.FUNCTIONS)}
 
 
 def number(text):

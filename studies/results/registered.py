@@ -100,7 +100,12 @@ def rows():
 
 
 def has_history():
-    return git("rev-parse", "--is-shallow-repository") == "false"
+    """Whether this is a clone with all commits: it holds those that results name as their code's."""
+    if git("rev-parse", "--is-shallow-repository") != "false":
+        return False
+    named = [json.loads(path.read_text()).get("fp4lab_commit", "") for path in HERE.glob("*/results.json")]
+    commits = {name.removesuffix("-changed") for name in named} - {""}
+    return any(git("cat-file", "-e", f"{commit}^{{commit}}") is not None for commit in commits)
 
 
 def of_criteria(found):

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""The tables and numbers of results in README.md, docs/findings, docs/trust and the pages of studies/results, its
-folder league, studies/atlas and studies/surface.
+"""The tables and numbers of results in README.md, docs/findings, docs/trust, docs/history and the pages of studies.
 
     python3 studies/results/tables.py [--check]
 
@@ -18,6 +17,7 @@ import difference_tables
 import evaluation_tables
 import league_tables
 import null_tables
+import parity_tables
 import prose_numbers
 import speed_tables
 import study_tables
@@ -28,13 +28,15 @@ from study_tables import HERE, Study
 
 DOCS = HERE.parent.parent / "docs"
 PAGES = [HERE.parent.parent / "README.md", *sorted((DOCS / "findings").glob("*.md")),
-         DOCS / "trust/index.md", DOCS / "develop/performance.md", HERE / "README.md", HERE.parent / "atlas/README.md",
+         DOCS / "trust/index.md", DOCS / "history/predictions.md", DOCS / "develop/performance.md",
+         HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
          HERE.parent / "architectures/README.md", HERE.parent / "outliers/README.md",
          HERE.parent / "figure6/README.md", HERE.parent / "trained/README.md",
-         HERE.parent / "transfer/README.md", HERE / "league/README.md"]
+         HERE.parent / "transfer/README.md", HERE / "league/README.md", HERE / "parity/README.md",
+         HERE.parent / "token-gap/README.md", HERE.parent / "README.md"]
 MODULES = (study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables, difference_tables,
-           trained_tables, transfer_tables, null_tables)
+           trained_tables, transfer_tables, null_tables, parity_tables)
 KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
 PART = re.compile(r"(<!-- table (\w+)((?: [\w.-]+)*) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 NUMBER = re.compile(r"(<!--n ([\w .-]+)-->)[^<]*(<!--/n-->)")

@@ -79,7 +79,9 @@ TEST_CASE("A row of fp4lab bench has finite numbers in every column, in text and
     CheckSummary(cell.at("value"));
     CheckSummary(cell.at("reference"));
     CheckSummary(cell.at("ratio"));
+    CheckSummary(cell.at("limit"));
   }
+  CHECK(row.at("limit") == "moving the same bytes");
 }
 
 TEST_CASE("FP4LAB_TARGET chooses the first column of fp4lab bench", "[tools]") {

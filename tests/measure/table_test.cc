@@ -19,10 +19,13 @@ Table Example() {
           .what = "nvfp4",
           .unit = "G/s",
           .against = "amax pass",
+          .limit = "moving",
           .target = target,
           .cells = {}};
-  row.cells.push_back(
-      {.value = One(5.5), .reference = One(7.1), .ratio = {{0.7746, 0.77, 0.781, 9}}});
+  row.cells.push_back({.value = One(5.5),
+                       .reference = One(7.1),
+                       .ratio = {{0.7746, 0.77, 0.781, 9}},
+                       .limit = One(0.9)});
   row.cells.push_back({.value = One(2), .reference = One(4), .ratio = One(0.5)});
   table.rows.push_back(row);
   row.id = "g";
@@ -57,6 +60,23 @@ TEST_CASE("A target is met by the first column's ratio, or by its value without 
   CHECK(IsMet(row) == std::nullopt);
 }
 
+TEST_CASE("A target that the limit misses, too, is beyond reach", "[measure]") {
+  Table table = Example();
+  Row& row = table.rows[0];
+  CHECK_FALSE(IsOutOfReach(row));
+  row.target.bound = 0.95;  // the ratio is 0.77, the limit 0.9
+  CHECK(IsMet(row) == false);
+  CHECK(IsOutOfReach(row));
+  CHECK(AsMarkdown(table).find("| >= 0.95 | no, beyond the limit | 0.900 (moving) |") !=
+        std::string::npos);
+  row.target = {Comparison::kAtMost, 0.8};  // a ratio of times: 0.9 is the least
+  CHECK(IsOutOfReach(row));
+  row.target.bound = 0.9;
+  CHECK_FALSE(IsOutOfReach(row));
+  row.cells[0].limit.reset();
+  CHECK_FALSE(IsOutOfReach(row));
+}
+
 TEST_CASE("Numbers show three digits", "[measure]") {
   CHECK(NumberText(0) == "0");
   CHECK(NumberText(0.07746) == "0.0775");
@@ -73,13 +93,16 @@ TEST_CASE("A table as text: columns aligned, topics once, reasons below their ro
         "a machine\n"
         "\n"
         "  workload  avx3_dl    ratio                 avx2      ratio  reference  target    target "
-        "met\n"
+        "met  limit here\n"
         "Quantize\n"
-        "  nvfp4     5.50 G/s   0.775 [0.770, 0.781]  2.00 G/s  0.500  amax pass  >= 0.75   yes\n"
+        "  nvfp4     5.50 G/s   0.775 [0.770, 0.781]  2.00 G/s  0.500  amax pass  >= 0.75   yes  "
+        "       0.900 (moving)\n"
         "Products\n"
-        "  gemm      12300 G/s  0.100                 -         -      oneDNN     <= 0.234  yes\n"
+        "  gemm      12300 G/s  0.100                 -         -      oneDNN     <= 0.234  yes  "
+        "       -\n"
         "      avx2: no AVX2 copy\n"
-        "  other     -          -                     -         -      amax pass  -         -\n"
+        "  other     -          -                     -         -      amax pass  -         -   "
+        "        -\n"
         "      not found\n");
 }
 
@@ -87,13 +110,14 @@ TEST_CASE("A table as Markdown has the same fields in every line", "[measure]") 
   CHECK(AsMarkdown(Example()) ==
         "a machine  \n"
         "\n"
-        "| workload | avx3_dl | ratio | avx2 | ratio | reference | target | target met |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| workload | avx3_dl | ratio | avx2 | ratio | reference | target | target met | limit "
+        "here |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
         "| **Quantize** nvfp4 | 5.50 G/s | 0.775 [0.770, 0.781] | 2.00 G/s | 0.500 | amax pass | "
-        ">= 0.75 | yes |\n"
+        ">= 0.75 | yes | 0.900 (moving) |\n"
         "| **Products** gemm (avx2: no AVX2 copy) | 12300 G/s | 0.100 | - | - | oneDNN | "
-        "<= 0.234 | yes |\n"
-        "| other (not found) | - | - | - | - | amax pass | - | - |\n");
+        "<= 0.234 | yes | - |\n"
+        "| other (not found) | - | - | - | - | amax pass | - | - | - |\n");
 }
 
 }  // namespace

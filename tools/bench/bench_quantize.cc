@@ -1,5 +1,6 @@
 // Rows of `fp4lab bench`: quantizers and dequantizers, compared with passes that only move memory.
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/random.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/block/quantize.h"
@@ -76,6 +78,23 @@ Work Copying(View x, std::span<std::byte> to) {
   return [from, to] { measure::CopyBytes(from, to.first(from.size())); };
 }
 
+constexpr const char* kMoving = "moving the same bytes";
+
+// Reads x and writes as many bytes as its codes and scales have, `outputs` times.
+Work Moving(const Place& place, const BenchContext& c, View x, const QuantizeOptions& options,
+            std::size_t outputs = 1) {
+  const Quantized row = Quantize(x.Block(0, 0, 1, x.cols), options);
+  const std::size_t bytes = outputs * x.rows * (row.codes.size() + row.scales.size());
+  const auto from = std::as_bytes(std::span(x.data, x.size()));
+  if (place.in_memory) {
+    const std::span<std::byte> to = c.inputs->MemoryOutput().first(bytes);
+    return [from, to] { measure::MoveBytes(from, to); };
+  }
+  return [from, to = std::make_shared<std::vector<std::byte>>(bytes)] {
+    measure::MoveBytes(from, *to);
+  };
+}
+
 constexpr double kGiga = 1e-9;
 constexpr const char* kQuantizeTopic = "Quantize and dequantize";
 
@@ -87,14 +106,19 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
       .what = format + (two_passes ? ", amax found first (two passes), " : ", ") + place.text,
       .unit = "G elements/s",
       .against = "read-only amax pass",
-      .target = AtLeast(bound)};
+      .target = AtLeast(bound),
+      .limit = std::string(two_passes ? "amax, then " : "") + kMoving};
   e.measure = [place, format, two_passes](const BenchContext& c) {
     const int threads = ThreadsAt(place, c);
     const ThreadsScope scope(threads);
     const View x = InputAt(place, c);
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    Work ours = Quantizing(x, options);
+    Work ours = Quantizing(x, options), limit = Moving(place, c, x, options);
     if (two_passes) {
+      limit = [x, move = limit] {
+        TensorAmax(x);
+        move();
+      };
       ours = [x, options, q = std::make_shared<Quantized>()] {
         QuantizeOptions o = options;
         o.amax = TensorAmax(x);
@@ -102,7 +126,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
       };
     }
     return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), ours,
-                        {{"", Maximum(x)}});
+                        {{"", Maximum(x)}}, limit);
   };
   return e;
 }
@@ -119,13 +143,8 @@ BenchEntry AgainstSameBytes(const std::string& format, double bound) {
     const ThreadsScope scope(c.threads);
     const View x = c.inputs->InMemory();
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    const Quantized row = Quantize(x.Block(0, 0, 1, x.cols), options);
-    const auto from = std::as_bytes(std::span(x.data, x.size()));
-    const std::span<std::byte> to =
-        c.inputs->MemoryOutput().first(x.rows * (row.codes.size() + row.scales.size()));
     return CompareRates(c.AllThreads(), kGiga * static_cast<double>(x.size()),
-                        Quantizing(x, options),
-                        {{"", [from, to] { measure::MoveBytes(from, to); }}});
+                        Quantizing(x, options), {{"", Moving(kMemory, c, x, options)}});
   };
   return e;
 }
@@ -136,17 +155,19 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
                .what = std::string("nvfp4, ") + place.text,
                .unit = "G elements/s",
                .against = "memcpy of the input",
-               .target = AtLeast(bound)};
+               .target = AtLeast(bound),
+               .limit = kMoving};
   e.measure = [place](const BenchContext& c) {
     const int threads = ThreadsAt(place, c);
     const ThreadsScope scope(threads);
     const View x = InputAt(place, c);
-    const Work ours = Quantizing(x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven));
+    const QuantizeOptions options = OptionsFor("nvfp4", x, ElementRounding::kNearestEven);
     std::vector<std::byte> cache_output(place.in_memory ? 0 : x.size() * sizeof(float));
     const std::span<std::byte> to =
         place.in_memory ? c.inputs->MemoryOutput() : std::span<std::byte>(cache_output);
-    return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), ours,
-                        {{"", Copying(x, to)}});
+    return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()),
+                        Quantizing(x, options), {{"", Copying(x, to)}},
+                        Moving(place, c, x, options));
   };
   return e;
 }
@@ -159,17 +180,21 @@ BenchEntry Cycles(const std::string& format, double bound) {
                .what = format + ", in L2, 1 thread",
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
-               .target = AtMost(bound)};
+               .target = AtMost(bound),
+               .limit = kMoving};
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     constexpr std::size_t kCycles = 1'000'000;
-    const Cell cell = CompareTimes(
-        c.OneThread(), 1, Quantizing(x, OptionsFor(format, x, ElementRounding::kNearestEven)),
-        {{"", [] { measure::SpendCycles(kCycles); }}});
+    const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
+    const Cell cell =
+        CompareTimes(c.OneThread(), 1, Quantizing(x, options),
+                     {{"", [] { measure::SpendCycles(kCycles); }}}, Moving(kCache, c, x, options));
     const double scale = static_cast<double>(kCycles) / (static_cast<double>(x.size()) / 16);
-    const measure::Summary& r = *cell.ratio;
-    return Cell{.value = {r.median * scale, r.low * scale, r.high * scale, r.count}};
+    const auto scaled = [&](const measure::Summary& r) {
+      return measure::Summary{r.median * scale, r.low * scale, r.high * scale, r.count};
+    };
+    return Cell{.value = scaled(*cell.ratio), .limit = scaled(*cell.limit)};
   };
   return e;
 }
@@ -182,6 +207,9 @@ struct Variant {
   Place place;
   measure::Target target;
   std::function<Work(View x)> make;
+  // What it must do at least.
+  const char* limit;
+  std::function<Work(const Place& place, const BenchContext& c, View x)> least;
 };
 
 template <ElementRounding kRounding>
@@ -214,23 +242,48 @@ Work AfterHadamard(View x) {
   return [x, options, q] { HadamardQuantize(x, 16, kTeSignMask16, options, q.get()); };
 }
 
+// Makes the random bits of x: 16 for each element, so many times.
+template <int kTimes>
+Work MakingBits(const Place& /*place*/, const BenchContext& /*c*/, View x) {
+  return [size = x.size(), bits = std::make_shared<std::vector<std::uint16_t>>(x.size())] {
+    for (std::uint64_t i = 0; i < kTimes; ++i) {
+      FillBits16(RandomStream{.seed = 1}, i * size, *bits);
+    }
+  };
+}
+
+template <std::size_t kOutputs>
+Work MovingNvfp4(const Place& place, const BenchContext& c, View x) {
+  return Moving(place, c, x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven), kOutputs);
+}
+
+// Transforms x and writes nothing.
+Work Transforming(const Place& /*place*/, const BenchContext& /*c*/, View x) {
+  return [x] { HadamardAmax(x, 16, kTeSignMask16); };
+}
+
+measure::Summary Inverse(const measure::Summary& r) {
+  return {1 / r.median, 1 / r.high, 1 / r.low, r.count};
+}
+
 BenchEntry VariantEntry(const Variant& v) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + v.id,
                .topic = kQuantizeTopic,
                .what = v.what + std::string(", ") + v.place.text,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
-               .target = v.target};
+               .target = v.target,
+               .limit = v.limit};
   e.measure = [v](const BenchContext& c) {
     const int threads = ThreadsAt(v.place, c);
     const ThreadsScope scope(threads);
     const View x = InputAt(v.place, c);
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven));
     Cell cell = CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), v.make(x),
-                             {{"", plain}});
+                             {{"", plain}}, v.least(v.place, c, x));
     if (v.target.comparison == measure::Comparison::kAtMost) {  // a ratio of times
-      const measure::Summary r = *cell.ratio;
-      cell.ratio = {1 / r.median, 1 / r.high, 1 / r.low, r.count};
+      cell.ratio = Inverse(*cell.ratio);
+      cell.limit = Inverse(*cell.limit);
     }
     return cell;
   };
@@ -243,7 +296,8 @@ BenchEntry DequantizeEntry(const std::string& format, double bound) {
                .what = "dequantize " + format + " to FP32, into DRAM, all threads",
                .unit = "GB/s written",
                .against = "memset of the output",
-               .target = AtLeast(bound)};
+               .target = AtLeast(bound),
+               .limit = kMoving};
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(c.threads);
     const View x = c.inputs->InMemory();
@@ -252,9 +306,10 @@ BenchEntry DequantizeEntry(const std::string& format, double bound) {
         Quantize(x, OptionsFor(format, x, ElementRounding::kNearestEven)));
     const std::span<std::byte> out = c.inputs->MemoryOutput();
     const MatrixView<float> y(reinterpret_cast<float*>(out.data()), x.rows, x.cols);
-    return CompareRates(c.AllThreads(), kGiga * static_cast<double>(out.size()),
-                        [d, q, y] { Dequantize(d, *q, y); },
-                        {{"", [out] { measure::WriteBytes(out); }}});
+    const auto least = [q, out] { measure::MoveBytes(std::as_bytes(std::span(q->codes)), out); };
+    return CompareRates(
+        c.AllThreads(), kGiga * static_cast<double>(out.size()),
+        [d, q, y] { Dequantize(d, *q, y); }, {{"", [out] { measure::WriteBytes(out); }}}, least);
   };
   return e;
 }
@@ -306,14 +361,17 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
   const Variant variants[] = {
-      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares},
-      {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays},
-      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays},
+      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares, kMoving, MovingNvfp4<1>},
+      {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays, kMoving,
+       MovingNvfp4<2>},
+      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays, kMoving,
+       MovingNvfp4<2>},
       {"sr16", "nvfp4, stochastic, 16 random bits an element", kCache, AtMost(1.8),
-       Stochastic<ElementRounding::kStochastic16>},
+       Stochastic<ElementRounding::kStochastic16>, "its random bits", MakingBits<1>},
       {"sr32", "nvfp4, stochastic, 32 random bits an element", kCache, AtMost(2.4),
-       Stochastic<ElementRounding::kStochastic32>},
-      {"rht", "nvfp4 with RHT 16 fused", kCache, AtMost(1.5), AfterHadamard}};
+       Stochastic<ElementRounding::kStochastic32>, "its random bits", MakingBits<2>},
+      {"rht", "nvfp4 with RHT 16 fused", kCache, AtMost(1.5), AfterHadamard, "the transform",
+       Transforming}};
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
     entries.push_back(AgainstAmax(kMemory, format, false, 0.75));

@@ -90,6 +90,7 @@ struct BenchEntry {
   measure::Target target;
   std::function<measure::Cell(const BenchContext&)> measure = {};
   bool depends_on_simd = true;  // false: measured in the first column only
+  std::string limit = {};       // what the cells' limit is the work of; empty: none is measured
 };
 
 // All rows, in the order of the table.
@@ -110,12 +111,15 @@ struct Rival {
   measure::Work work;
 };
 
-// value: amount / seconds, in the row's unit; ratio: our rate / the rival's.
+// value: amount / seconds, in the row's unit; ratio: our rate / the rival's. `limit`: work that
+// does only what ours must do at least; it takes turns with both.
 measure::Cell CompareRates(const measure::AlternateOptions& options, double amount,
-                           const measure::Work& ours, const std::vector<Rival>& rivals);
+                           const measure::Work& ours, const std::vector<Rival>& rivals,
+                           const measure::Work& limit = {});
 // value: seconds * scale, in the row's unit; ratio: our time / the rival's.
 measure::Cell CompareTimes(const measure::AlternateOptions& options, double scale,
-                           const measure::Work& ours, const std::vector<Rival>& rivals);
+                           const measure::Work& ours, const std::vector<Rival>& rivals,
+                           const measure::Work& limit = {});
 
 measure::Cell Missing(std::string why);
 

@@ -29,7 +29,18 @@ std::string AgainstText(const Row& row) {
 
 std::string MetText(const Row& row) {
   const std::optional<bool> met = IsMet(row);
+  if (met && !*met && IsOutOfReach(row)) return "no, beyond the limit";
   return !met ? "-" : *met ? "yes" : "no";
+}
+
+// "1.12 (moving the same bytes)", of the first column.
+std::string LimitText(const Row& row) {
+  if (row.cells.empty() || !row.cells.front().limit) return "-";
+  return NumberText(row.cells.front().limit->median) + " (" + row.limit + ")";
+}
+
+bool Meets(const Target& target, double x) {
+  return target.comparison == Comparison::kAtLeast ? x >= target.bound : x <= target.bound;
 }
 
 // Notes below a row: why cells of the row are missing. A reason that holds for all columns appears
@@ -53,7 +64,7 @@ std::vector<std::string> Titles(const Table& table) {
     titles.push_back(column);
     titles.push_back("ratio");
   }
-  titles.insert(titles.end(), {"reference", "target", "target met"});
+  titles.insert(titles.end(), {"reference", "target", "target met", "limit here"});
   return titles;
 }
 
@@ -63,7 +74,8 @@ std::vector<std::string> Fields(const Row& row) {
     fields.push_back(ValueText(row, cell));
     fields.push_back(RatioText(cell));
   }
-  fields.insert(fields.end(), {AgainstText(row), TargetText(row.target), MetText(row)});
+  fields.insert(fields.end(),
+                {AgainstText(row), TargetText(row.target), MetText(row), LimitText(row)});
   return fields;
 }
 
@@ -88,16 +100,14 @@ std::string MarkdownLine(const std::vector<std::string>& fields) {
 std::optional<bool> IsMet(const Row& row) {
   if (row.cells.empty() || !row.cells.front().missing.empty()) return std::nullopt;
   const Cell& cell = row.cells.front();
-  const double x = cell.ratio ? cell.ratio->median : cell.value.median;
-  switch (row.target.comparison) {
-    case Comparison::kNone:
-      return std::nullopt;
-    case Comparison::kAtLeast:
-      return x >= row.target.bound;
-    case Comparison::kAtMost:
-      return x <= row.target.bound;
-  }
-  return std::nullopt;
+  if (row.target.comparison == Comparison::kNone) return std::nullopt;
+  return Meets(row.target, cell.ratio ? cell.ratio->median : cell.value.median);
+}
+
+bool IsOutOfReach(const Row& row) {
+  if (row.cells.empty() || !row.cells.front().limit) return false;
+  return row.target.comparison != Comparison::kNone &&
+         !Meets(row.target, row.cells.front().limit->median);
 }
 
 std::string TargetText(const Target& target) {
