@@ -1,6 +1,5 @@
 // Rows of `fp4lab bench`: quantizers and dequantizers, compared with passes that only move memory.
 #include <algorithm>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/random.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/block/quantize.h"
@@ -78,21 +76,17 @@ Work Copying(View x, std::span<std::byte> to) {
   return [from, to] { measure::CopyBytes(from, to.first(from.size())); };
 }
 
-constexpr const char* kMoving = "moving the same bytes";
+constexpr const char *kMoving = "moving the same bytes", *kReading = "reading the input";
 
-// Reads x and writes as many bytes as its codes and scales have, `outputs` times.
-Work Moving(const Place& place, const BenchContext& c, View x, const QuantizeOptions& options,
+// Reads x and writes as many bytes as its codes and scales have, `outputs` times: what a kernel
+// from DRAM must do at least.
+Work Moving(const BenchContext& c, View x, const QuantizeOptions& options,
             std::size_t outputs = 1) {
   const Quantized row = Quantize(x.Block(0, 0, 1, x.cols), options);
-  const std::size_t bytes = outputs * x.rows * (row.codes.size() + row.scales.size());
   const auto from = std::as_bytes(std::span(x.data, x.size()));
-  if (place.in_memory) {
-    const std::span<std::byte> to = c.inputs->MemoryOutput().first(bytes);
-    return [from, to] { measure::MoveBytes(from, to); };
-  }
-  return [from, to = std::make_shared<std::vector<std::byte>>(bytes)] {
-    measure::MoveBytes(from, *to);
-  };
+  const std::span<std::byte> to =
+      c.inputs->MemoryOutput().first(outputs * x.rows * (row.codes.size() + row.scales.size()));
+  return [from, to] { measure::MoveBytes(from, to); };
 }
 
 constexpr double kGiga = 1e-9;
@@ -113,7 +107,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
     const ThreadsScope scope(threads);
     const View x = InputAt(place, c);
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    Work ours = Quantizing(x, options), limit = Moving(place, c, x, options);
+    Work ours = Quantizing(x, options), limit = Moving(c, x, options);
     if (two_passes) {
       limit = [x, move = limit] {
         TensorAmax(x);
@@ -144,7 +138,7 @@ BenchEntry AgainstSameBytes(const std::string& format, double bound) {
     const View x = c.inputs->InMemory();
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
     return CompareRates(c.AllThreads(), kGiga * static_cast<double>(x.size()),
-                        Quantizing(x, options), {{"", Moving(kMemory, c, x, options)}});
+                        Quantizing(x, options), {{"", Moving(c, x, options)}});
   };
   return e;
 }
@@ -156,7 +150,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
                .unit = "G elements/s",
                .against = "memcpy of the input",
                .target = AtLeast(bound),
-               .limit = kMoving};
+               .limit = place.in_memory ? kMoving : kReading};
   e.measure = [place](const BenchContext& c) {
     const int threads = ThreadsAt(place, c);
     const ThreadsScope scope(threads);
@@ -167,7 +161,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
         place.in_memory ? c.inputs->MemoryOutput() : std::span<std::byte>(cache_output);
     return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()),
                         Quantizing(x, options), {{"", Copying(x, to)}},
-                        Moving(place, c, x, options));
+                        place.in_memory ? Moving(c, x, options) : Maximum(x));
   };
   return e;
 }
@@ -181,15 +175,14 @@ BenchEntry Cycles(const std::string& format, double bound) {
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
                .target = AtMost(bound),
-               .limit = kMoving};
+               .limit = kReading};
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     constexpr std::size_t kCycles = 1'000'000;
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    const Cell cell =
-        CompareTimes(c.OneThread(), 1, Quantizing(x, options),
-                     {{"", [] { measure::SpendCycles(kCycles); }}}, Moving(kCache, c, x, options));
+    const Cell cell = CompareTimes(c.OneThread(), 1, Quantizing(x, options),
+                                   {{"", [] { measure::SpendCycles(kCycles); }}}, Maximum(x));
     const double scale = static_cast<double>(kCycles) / (static_cast<double>(x.size()) / 16);
     const auto scaled = [&](const measure::Summary& r) {
       return measure::Summary{r.median * scale, r.low * scale, r.high * scale, r.count};
@@ -207,9 +200,9 @@ struct Variant {
   Place place;
   measure::Target target;
   std::function<Work(View x)> make;
-  // What it must do at least.
-  const char* limit;
-  std::function<Work(const Place& place, const BenchContext& c, View x)> least;
+  // What it must do at least, where something is known.
+  const char* limit = "";
+  std::function<Work(const BenchContext& c, View x)> least = {};
 };
 
 template <ElementRounding kRounding>
@@ -242,25 +235,11 @@ Work AfterHadamard(View x) {
   return [x, options, q] { HadamardQuantize(x, 16, kTeSignMask16, options, q.get()); };
 }
 
-// Makes the random bits of x: 16 for each element, so many times.
-template <int kTimes>
-Work MakingBits(const Place& /*place*/, const BenchContext& /*c*/, View x) {
-  return [size = x.size(), bits = std::make_shared<std::vector<std::uint16_t>>(x.size())] {
-    for (std::uint64_t i = 0; i < kTimes; ++i) {
-      FillBits16(RandomStream{.seed = 1}, i * size, *bits);
-    }
-  };
+Work MovingBoth(const BenchContext& c, View x) {
+  return Moving(c, x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven), 2);
 }
 
-template <std::size_t kOutputs>
-Work MovingNvfp4(const Place& place, const BenchContext& c, View x) {
-  return Moving(place, c, x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven), kOutputs);
-}
-
-// Transforms x and writes nothing.
-Work Transforming(const Place& /*place*/, const BenchContext& /*c*/, View x) {
-  return [x] { HadamardAmax(x, 16, kTeSignMask16); };
-}
+Work Reading(const BenchContext& /*c*/, View x) { return Maximum(x); }
 
 measure::Summary Inverse(const measure::Summary& r) {
   return {1 / r.median, 1 / r.high, 1 / r.low, r.count};
@@ -280,10 +259,10 @@ BenchEntry VariantEntry(const Variant& v) {
     const View x = InputAt(v.place, c);
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven));
     Cell cell = CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), v.make(x),
-                             {{"", plain}}, v.least(v.place, c, x));
+                             {{"", plain}}, v.least ? v.least(c, x) : Work{});
     if (v.target.comparison == measure::Comparison::kAtMost) {  // a ratio of times
       cell.ratio = Inverse(*cell.ratio);
-      cell.limit = Inverse(*cell.limit);
+      if (cell.limit) cell.limit = Inverse(*cell.limit);
     }
     return cell;
   };
@@ -361,17 +340,16 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
   const Variant variants[] = {
-      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares, kMoving, MovingNvfp4<1>},
+      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares, kReading, Reading},
       {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays, kMoving,
-       MovingNvfp4<2>},
-      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays, kMoving,
-       MovingNvfp4<2>},
+       MovingBoth},
+      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays, kReading,
+       Reading},
       {"sr16", "nvfp4, stochastic, 16 random bits an element", kCache, AtMost(1.8),
-       Stochastic<ElementRounding::kStochastic16>, "its random bits", MakingBits<1>},
+       Stochastic<ElementRounding::kStochastic16>},
       {"sr32", "nvfp4, stochastic, 32 random bits an element", kCache, AtMost(2.4),
-       Stochastic<ElementRounding::kStochastic32>, "its random bits", MakingBits<2>},
-      {"rht", "nvfp4 with RHT 16 fused", kCache, AtMost(1.5), AfterHadamard, "the transform",
-       Transforming}};
+       Stochastic<ElementRounding::kStochastic32>},
+      {"rht", "nvfp4 with RHT 16 fused", kCache, AtMost(1.5), AfterHadamard}};
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
     entries.push_back(AgainstAmax(kMemory, format, false, 0.75));
