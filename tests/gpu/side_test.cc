@@ -59,7 +59,8 @@ TEST_CASE("Linears with side terms on the GPU have the CPU's operands and produc
   if (NoGpu()) return;
   const LinearData data = Data(128, 256, 128);
   double worst = 0.0;
-  for (const char* base : {"bf16", "te_nvfp4", "amd_mxfp4_full", "te_nvfp4_row_scaled", "hifloat4"}) {
+  for (const char* base :
+       {"bf16", "te_nvfp4", "amd_mxfp4_full", "te_nvfp4_row_scaled", "hifloat4"}) {
     worst = std::max(worst, CheckAll(base, "mean", data));
     for (const Json& term : std::vector<Json>{Hot("columns", 2), Hot("columns", "5%", "norm")}) {
       worst = std::max(worst, CheckAll(base, term, data));

@@ -1,5 +1,4 @@
 #include "fp4lab/dialect/gemm_alpha.h"
-
 #include "fp4lab/gpu/kernels/pack.cuh"
 #include "fp4lab/gpu/kernels/side.cuh"
 

@@ -92,8 +92,7 @@ OperandPlan PlanOf(const OperandRecipe& recipe) {
   OperandPlan plan;
   plan.is_plain = !recipe.format && recipe.hadamard == 0;
   plan.has_windows = recipe.scale_window != 0;
-  plan.transforms_apart =
-      !IsTransformOfUnits(recipe) || (plan.has_windows && recipe.hadamard != 0);
+  plan.transforms_apart = !IsTransformOfUnits(recipe) || (plan.has_windows && recipe.hadamard != 0);
   plan.hadamard = plan.transforms_apart ? 0 : recipe.hadamard;
   plan.has_delayed_scaling = recipe.delayed.length > 0;
   if (!recipe.format) return plan;

@@ -47,8 +47,8 @@ struct OperandPlan {
 };
 OperandPlan PlanOf(const OperandRecipe& recipe);
 
-// How the matrix whose rows are the windows of an operand is quantized. recipe.scale_window must not
-// be 0.
+// How the matrix whose rows are the windows of an operand is quantized. recipe.scale_window must
+// not be 0.
 OperandRecipe LinesOf(const OperandRecipe& recipe);
 
 // The amaxes of two operands of one tensor, both measured in this call.

@@ -38,7 +38,8 @@ DifferencesFile ReadDifferencesFile(const std::filesystem::path& path);
 // (over seeds alone where there is none): "within the margin" if it lies in [-margin, margin],
 // "beyond the margin" if it lies outside, else "not decided". Two one-sided tests at 2.5 % each say
 // the same. Their power is in "shown_margin": the smallest margin within which 8 of 10 such data
-// would lie if nothing differed; null without an interval. Throws Error for a study, an arm or a budget that is not there.
+// would lie if nothing differed; null without an interval. Throws Error for a study, an arm or a
+// budget that is not there.
 Json DifferencesDocument(const DifferencesFile& file);
 
 }  // namespace fp4lab::study
