@@ -200,7 +200,7 @@ struct Variant {
   Place place;
   measure::Target target;
   std::function<Work(View x)> make;
-  // What it must do at least, where something is known.
+  // The work that any kernel of the variant must do, and its name; empty: none is known.
   const char* limit = "";
   std::function<Work(const BenchContext& c, View x)> least = {};
 };

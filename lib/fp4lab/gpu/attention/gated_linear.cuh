@@ -17,7 +17,7 @@ namespace fp4lab::gpu {
 // The widest value_dim that the backward pass has a kernel for.
 inline constexpr std::size_t kMostValueDim = 512;
 
-// What a channel keeps, a = sigmoid(z)^(1/16), and da/dz; slope may be null.
+// The decay of each channel, a = sigmoid(z)^(1/16), and its slope da/dz, which may be null.
 void MakeDecays(const float* z, std::size_t size, float* a, float* slope, cudaStream_t stream);
 
 // q, k (rows, heads * key_dim) and v (rows, heads * value_dim), whose rows begin `stride` elements

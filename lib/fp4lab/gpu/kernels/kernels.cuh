@@ -120,7 +120,7 @@ void Activate(Activation activation, const float* up, std::size_t rows, std::siz
 template <class T>
 void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
                       std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax = {});
-// Those of `places` that Activate and ActivateBackward fill.
+// The amax places that Activate and ActivateBackward fill, of `places`.
 inline AmaxPlaces MeasuredBy(Activation activation, const AmaxPlaces& places) {
   return activation == Activation::kSwiglu ? AmaxPlaces{} : places;
 }

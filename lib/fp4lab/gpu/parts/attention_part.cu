@@ -5,7 +5,7 @@
 #include "fp4lab/gpu/attention/attention.cuh"
 #include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/parts/device_part.cuh"
-#include "fp4lab/nn/attention/rope.h"
+#include "fp4lab/gpu/parts/device_rope.cuh"
 #include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::gpu {
@@ -22,15 +22,8 @@ class AttentionPart final : public DevicePart<T> {
         stream_(stream),
         d_(static_cast<std::size_t>(config.d_model)),
         query_width_(QueryWidth(config)),
-        qkv_width_(query_width_ + 2 * KvWidth(config)) {
-    const RopeTable rope = MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
-                                         config.rope_theta);
-    cos_ = DeviceArray<float>(rope.cos.values.size());
-    sin_ = DeviceArray<float>(rope.sin.values.size());
-    cos_.CopyFrom(rope.cos.values, stream_);
-    sin_.CopyFrom(rope.sin.values, stream_);
-    Check(cudaStreamSynchronize(stream_), "making the model");
-  }
+        qkv_width_(query_width_ + 2 * KvWidth(config)),
+        rope_(config, HeadDim(config), stream) {}
 
   void TakeMemory(const std::vector<bool>& has, std::size_t rows) override {
     const std::size_t statistics = ShapeOf(rows).StatisticsSize() / 2;
@@ -76,7 +69,7 @@ class AttentionPart final : public DevicePart<T> {
     }
     {
       const DeviceStepScope part(StepPart::kAttention);
-      const Angles angles = AnglesOf(use.block);
+      const DeviceRope::Angles angles = rope_.Of(use.block);
       Rope(RopeShapeOf(rows), angles.cos, angles.sin, qkv_.data(), b.qkv.data(), stream_);
       Attention(ShapeOf(rows, use.block), b.qkv.data(), b.attention.data(), b.statistics.data(),
                 stream_);
@@ -111,21 +104,13 @@ class AttentionPart final : public DevicePart<T> {
     DeviceArray<float> projected, head_inverse_rms;
   };
 
-  struct Angles {
-    const float *cos = nullptr, *sin = nullptr;  // null: no rotary positions
-  };
-  Angles AnglesOf(std::size_t block) const {
-    if (HasNoRope(config_, static_cast<int>(block))) return {};
-    return {cos_.data(), sin_.data()};
-  }
-
   // The gradient of the linear's result, in d_qkv_rounded_, from that of the heads.
   void HeadsBackward(const DevicePartUse<T>& use, const Block& b,
                      const DevicePartGradients<T>& g) const {
     const DeviceStepScope part(StepPart::kAttention);
     const std::size_t rows = use.linears->Rows();
     const AttentionShape shape = ShapeOf(rows, use.block);
-    const Angles angles = AnglesOf(use.block);
+    const DeviceRope::Angles angles = rope_.Of(use.block);
     if constexpr (std::is_same_v<A, float>) {
       AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
                         d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
@@ -186,7 +171,7 @@ class AttentionPart final : public DevicePart<T> {
   ModelConfig config_;
   cudaStream_t stream_;
   std::size_t d_, query_width_, qkv_width_;
-  DeviceArray<float> cos_, sin_;
+  DeviceRope rope_;
   std::vector<Block> blocks_;
   DeviceArray<float> qkv_, d_qkv_, dots_;
   DeviceArray<A> d_attention_;

@@ -13,7 +13,7 @@
 #include "fp4lab/gpu/kernels/columns.cuh"
 #include "fp4lab/gpu/kernels/latent_heads.cuh"
 #include "fp4lab/gpu/parts/device_part.cuh"
-#include "fp4lab/nn/attention/rope.h"
+#include "fp4lab/gpu/parts/device_rope.cuh"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/parts/attention_widths.h"
 
@@ -28,15 +28,11 @@ template <class T, class A>
 class Mla final : public DevicePart<T> {
  public:
   Mla(const ModelConfig& config, std::size_t padded, cudaStream_t stream)
-      : config_(config), w_(config), padded_(padded), stream_(stream) {
-    const RopeTable rope =
-        MakeRopeTable(static_cast<std::size_t>(config.sequence), w_.rope, config.rope_theta);
-    cos_ = DeviceArray<float>(rope.cos.values.size());
-    sin_ = DeviceArray<float>(rope.sin.values.size());
-    cos_.CopyFrom(rope.cos.values, stream_);
-    sin_.CopyFrom(rope.sin.values, stream_);
-    Check(cudaStreamSynchronize(stream_), "making the model");
-  }
+      : config_(config),
+        w_(config),
+        padded_(padded),
+        stream_(stream),
+        rope_(config, w_.rope, stream) {}
 
   void TakeMemory(const std::vector<bool>& has, std::size_t rows) override {
     const std::size_t statistics = ShapeOf(rows).StatisticsSize() / 2;
@@ -161,14 +157,6 @@ class Mla final : public DevicePart<T> {
             w_.latent, padded_};
   }
 
-  struct Angles {
-    const float *cos = nullptr, *sin = nullptr;  // null: no rotary positions
-  };
-  Angles AnglesOf(std::size_t block) const {
-    if (HasNoRope(config_, static_cast<int>(block))) return {};
-    return {cos_.data(), sin_.data()};
-  }
-
   void ForwardQueries(const DevicePartUse<T>& use, const Block& b) {
     DeviceLinears<T>& linears = *use.linears;
     float* const first = w_.query_latent > 0 ? b.query_input.data() : queries_.data();
@@ -213,7 +201,7 @@ class Mla final : public DevicePart<T> {
   void ForwardHeads(const DevicePartUse<T>& use, const Block& b) const {
     const DeviceStepScope part(StepPart::kAttention);
     const std::size_t rows = use.linears->Rows();
-    const Angles angles = AnglesOf(use.block);
+    const DeviceRope::Angles angles = rope_.Of(use.block);
     JoinHeads(LatentShapeOf(rows), angles.cos, angles.sin, queries_.data(), compressed_.data(),
               expanded_.data(), b.qkv.data(), stream_);
     Attention(ShapeOf(rows, use.block), b.qkv.data(), b.attention.data(), b.statistics.data(),
@@ -225,7 +213,7 @@ class Mla final : public DevicePart<T> {
     const DeviceStepScope part(StepPart::kAttention);
     const std::size_t rows = use.linears->Rows();
     const AttentionShape shape = ShapeOf(rows, use.block);
-    const Angles angles = AnglesOf(use.block);
+    const DeviceRope::Angles angles = rope_.Of(use.block);
     CopyColumns(rows * w_.heads, Columns<const A>{d_heads_.data(), w_.value, w_.value},
                 Columns<A>{d_attention_.data(), padded_, padded_}, stream_);
     if constexpr (std::is_same_v<A, float>) {
@@ -244,7 +232,7 @@ class Mla final : public DevicePart<T> {
   MlaWidths w_;
   std::size_t padded_;  // columns of a head in attention
   cudaStream_t stream_;
-  DeviceArray<float> cos_, sin_;
+  DeviceRope rope_;
   std::vector<Block> blocks_;
   DeviceArray<float> queries_, compressed_, expanded_, dots_;
   DeviceArray<A> d_heads_, d_attention_, d_qkv_;
