@@ -2,17 +2,21 @@
 // kernels that are several times as slow.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 
 namespace fp4lab {
 
+inline constexpr std::array<std::size_t, 4> kTensorCoreHeadDims = {16, 32, 64, 128};
+
 constexpr bool HasTensorCoreAttention(std::size_t head_dim) {
-  return head_dim == 16 || head_dim == 32 || head_dim == 64 || head_dim == 128;
+  return std::ranges::find(kTensorCoreHeadDims, head_dim) != kTensorCoreHeadDims.end();
 }
 
 // The least of these sizes that holds `columns`, so that a head can be padded with zeros; 0: none.
 constexpr std::size_t TensorCoreHeadDim(std::size_t columns) {
-  for (const std::size_t size : {16, 32, 64, 128}) {
+  for (const std::size_t size : kTensorCoreHeadDims) {
     if (columns <= size) return size;
   }
   return 0;
