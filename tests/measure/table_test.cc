@@ -19,13 +19,13 @@ Table Example() {
           .what = "nvfp4",
           .unit = "G/s",
           .against = "amax pass",
-          .limit = "moving",
           .target = target,
           .cells = {}};
   row.cells.push_back({.value = One(5.5),
                        .reference = One(7.1),
                        .ratio = {{0.7746, 0.77, 0.781, 9}},
-                       .limit = One(0.9)});
+                       .limit = One(0.9),
+                       .limit_of = "moving"});
   row.cells.push_back({.value = One(2), .reference = One(4), .ratio = One(0.5)});
   table.rows.push_back(row);
   row.id = "g";

@@ -68,7 +68,6 @@ measure::Row RowOf(const BenchEntry& e) {
           .what = e.what,
           .unit = e.unit,
           .against = e.against,
-          .limit = e.limit,
           .target = e.target,
           .cells = {}};
 }

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "fp4lab/base/parallel.h"
+#include "fp4lab/measure/vector_instructions.h"
+#include "fp4lab/quantize/quantize.h"
 #include "tools/bench/bench_rows.h"
 
 namespace fp4lab::tools {
@@ -20,13 +21,14 @@ struct Times {
 };
 
 Times TimesOf(const AlternateOptions& options, const measure::Work& ours,
-              const std::vector<Rival>& rivals, const measure::Work& limit) {
+              const std::vector<Rival>& rivals, const Limit& limit) {
   std::vector<measure::Work> works = {ours};
   for (const Rival& rival : rivals) works.push_back(rival.work);
-  if (limit) works.push_back(limit);
+  if (limit.work) works.push_back(limit.work);
   std::vector<std::vector<double>> seconds = Alternate(works, options);
   Times times{std::move(seconds[0]), {}, {}, {}};
-  if (limit) times.limit = std::move(seconds.back());
+  if (limit.work) times.limit = std::move(seconds.back());
+  for (double& s : times.limit) s /= limit.times;
   for (std::size_t i = 0; i < rivals.size(); ++i) {
     std::vector<double>& s = seconds[i + 1];
     if (!times.best.empty() && Summarize(s).median >= Summarize(times.best).median) continue;
@@ -55,27 +57,48 @@ AlternateOptions BenchContext::OneThread() const {
 }
 
 Cell CompareRates(const AlternateOptions& options, double amount, const measure::Work& ours,
-                  const std::vector<Rival>& rivals, const measure::Work& limit) {
+                  const std::vector<Rival>& rivals, const Limit& limit) {
   const Times times = TimesOf(options, ours, rivals, limit);
-  Cell cell{.value = measure::RateOf(amount, times.ours), .against = times.name};
+  Cell cell{
+      .value = measure::RateOf(amount, times.ours), .limit_of = limit.name, .against = times.name};
   if (rivals.empty()) return cell;
-  if (limit) cell.limit = RatioOf(times.best, times.limit);
+  if (limit.work) cell.limit = RatioOf(times.best, times.limit);
   cell.reference = measure::RateOf(amount, times.best);
   cell.ratio = RatioOf(times.best, times.ours);
   return cell;
 }
 
 Cell CompareTimes(const AlternateOptions& options, double scale, const measure::Work& ours,
-                  const std::vector<Rival>& rivals, const measure::Work& limit) {
+                  const std::vector<Rival>& rivals, const Limit& limit) {
   Times times = TimesOf(options, ours, rivals, limit);
-  Cell cell{.against = times.name};
+  Cell cell{.limit_of = limit.name, .against = times.name};
   if (!rivals.empty()) cell.ratio = RatioOf(times.ours, times.best);
-  if (!rivals.empty() && limit) cell.limit = RatioOf(times.limit, times.best);
+  if (!rivals.empty() && limit.work) cell.limit = RatioOf(times.limit, times.best);
   for (double& s : times.ours) s *= scale;
   for (double& s : times.best) s *= scale;
   cell.value = Summarize(times.ours);
   if (!rivals.empty()) cell.reference = Summarize(times.best);
   return cell;
+}
+
+Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
+                      MatrixView<const float> x) {
+  const std::size_t few = std::min<std::size_t>(x.rows / 2, 16);  // a block of 16x16 needs 16
+  const auto count = [&](std::size_t rows) {
+    const measure::Work work = make(x.Block(0, 0, rows, x.cols));
+    work();  // allocates
+    return measure::CountVectorInstructions(work);
+  };
+  const auto once = count(few), twice = count(2 * few);
+  if (!once || !twice) return {[x] { TensorAmax(x); }, "reading the input"};
+  // The difference leaves out what a call costs whatever its rows.
+  const double wide = twice->wide - once->wide, narrow = twice->narrow - once->narrow;
+  const double times = static_cast<double>(x.rows) / static_cast<double>(few);
+  const double of_16 = (wide + narrow) / static_cast<double>(few * x.cols) * 16;
+  return {[=] {
+            measure::SpendVectorInstructions({wide * times, narrow * times});
+          },
+          "its " + measure::NumberText(of_16) + " vector instructions / 16 elements"};
 }
 
 Cell Missing(std::string why) { return {.missing = std::move(why)}; }

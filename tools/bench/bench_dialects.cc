@@ -63,7 +63,8 @@ BenchEntry QuantizeEntry(const Dialect& d) {
     const QuantizeOptions options{.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)};
     const auto q = std::make_shared<Quantized>();
     return CompareRates(c.OneThread(), 1e-9 * static_cast<double>(x.size()), Quantizing(d, x),
-                        {{"", [x, options, q] { Quantize(x, options, q.get()); }}});
+                        {{"", [x, options, q] { Quantize(x, options, q.get()); }}},
+                        OwnInstructions([d](View v) { return Quantizing(d, v); }, x));
   };
   return e;
 }

@@ -46,7 +46,10 @@ Json CellJson(const Cell& cell) {
   Json json = {{"value", SummaryJson(cell.value)}};
   if (cell.reference) json["reference"] = SummaryJson(*cell.reference);
   if (cell.ratio) json["ratio"] = SummaryJson(*cell.ratio);
-  if (cell.limit) json["limit"] = SummaryJson(*cell.limit);
+  if (cell.limit) {
+    json["limit"] = SummaryJson(*cell.limit);
+    json["limit_of"] = cell.limit_of;
+  }
   if (!cell.against.empty()) json["against"] = cell.against;
   return json;
 }
@@ -74,7 +77,6 @@ Json RowJson(const measure::Table& table, const measure::Row& row) {
           {"what", row.what},
           {"unit", row.unit},
           {"against", row.against},
-          {"limit", row.limit},
           {"target", TargetJson(row.target)},
           {"met", met ? Json(*met) : Json()},
           {"columns", std::move(columns)}};

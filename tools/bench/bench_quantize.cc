@@ -76,17 +76,17 @@ Work Copying(View x, std::span<std::byte> to) {
   return [from, to] { measure::CopyBytes(from, to.first(from.size())); };
 }
 
-constexpr const char *kMoving = "moving the same bytes", *kReading = "reading the input";
+constexpr const char* kMoving = "moving the same bytes";
 
 // Reads x and writes as many bytes as its codes and scales have, `outputs` times: what a kernel
 // from DRAM must do at least.
-Work Moving(const BenchContext& c, View x, const QuantizeOptions& options,
-            std::size_t outputs = 1) {
+Limit Moving(const BenchContext& c, View x, const QuantizeOptions& options,
+             std::size_t outputs = 1) {
   const Quantized row = Quantize(x.Block(0, 0, 1, x.cols), options);
   const auto from = std::as_bytes(std::span(x.data, x.size()));
   const std::span<std::byte> to =
       c.inputs->MemoryOutput().first(outputs * x.rows * (row.codes.size() + row.scales.size()));
-  return [from, to] { measure::MoveBytes(from, to); };
+  return {[from, to] { measure::MoveBytes(from, to); }, kMoving};
 }
 
 constexpr double kGiga = 1e-9;
@@ -100,19 +100,20 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
       .what = format + (two_passes ? ", amax found first (two passes), " : ", ") + place.text,
       .unit = "G elements/s",
       .against = "read-only amax pass",
-      .target = AtLeast(bound),
-      .limit = std::string(two_passes ? "amax, then " : "") + kMoving};
+      .target = AtLeast(bound)};
   e.measure = [place, format, two_passes](const BenchContext& c) {
     const int threads = ThreadsAt(place, c);
     const ThreadsScope scope(threads);
     const View x = InputAt(place, c);
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    Work ours = Quantizing(x, options), limit = Moving(c, x, options);
+    Work ours = Quantizing(x, options);
+    Limit limit = Moving(c, x, options);
     if (two_passes) {
-      limit = [x, move = limit] {
-        TensorAmax(x);
-        move();
-      };
+      limit = {[x, move = limit.work] {
+                 TensorAmax(x);
+                 move();
+               },
+               "amax, then " + limit.name};
       ours = [x, options, q = std::make_shared<Quantized>()] {
         QuantizeOptions o = options;
         o.amax = TensorAmax(x);
@@ -138,7 +139,7 @@ BenchEntry AgainstSameBytes(const std::string& format, double bound) {
     const View x = c.inputs->InMemory();
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
     return CompareRates(c.AllThreads(), kGiga * static_cast<double>(x.size()),
-                        Quantizing(x, options), {{"", Moving(c, x, options)}});
+                        Quantizing(x, options), {{"", Moving(c, x, options).work}});
   };
   return e;
 }
@@ -149,8 +150,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
                .what = std::string("nvfp4, ") + place.text,
                .unit = "G elements/s",
                .against = "memcpy of the input",
-               .target = AtLeast(bound),
-               .limit = place.in_memory ? kMoving : kReading};
+               .target = AtLeast(bound)};
   e.measure = [place](const BenchContext& c) {
     const int threads = ThreadsAt(place, c);
     const ThreadsScope scope(threads);
@@ -159,9 +159,10 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
     std::vector<std::byte> cache_output(place.in_memory ? 0 : x.size() * sizeof(float));
     const std::span<std::byte> to =
         place.in_memory ? c.inputs->MemoryOutput() : std::span<std::byte>(cache_output);
-    return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()),
-                        Quantizing(x, options), {{"", Copying(x, to)}},
-                        place.in_memory ? Moving(c, x, options) : Maximum(x));
+    const auto ours = [options](View v) { return Quantizing(v, options); };
+    return CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), ours(x),
+                        {{"", Copying(x, to)}},
+                        place.in_memory ? Moving(c, x, options) : OwnInstructions(ours, x));
   };
   return e;
 }
@@ -174,20 +175,22 @@ BenchEntry Cycles(const std::string& format, double bound) {
                .what = format + ", in L2, 1 thread",
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
-               .target = AtMost(bound),
-               .limit = kReading};
+               .target = AtMost(bound)};
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     constexpr std::size_t kCycles = 1'000'000;
     const QuantizeOptions options = OptionsFor(format, x, ElementRounding::kNearestEven);
-    const Cell cell = CompareTimes(c.OneThread(), 1, Quantizing(x, options),
-                                   {{"", [] { measure::SpendCycles(kCycles); }}}, Maximum(x));
+    const auto ours = [options](View v) { return Quantizing(v, options); };
+    const Cell cell =
+        CompareTimes(c.OneThread(), 1, ours(x), {{"", [] { measure::SpendCycles(kCycles); }}},
+                     OwnInstructions(ours, x));
     const double scale = static_cast<double>(kCycles) / (static_cast<double>(x.size()) / 16);
     const auto scaled = [&](const measure::Summary& r) {
       return measure::Summary{r.median * scale, r.low * scale, r.high * scale, r.count};
     };
-    return Cell{.value = scaled(*cell.ratio), .limit = scaled(*cell.limit)};
+    return Cell{
+        .value = scaled(*cell.ratio), .limit = scaled(*cell.limit), .limit_of = cell.limit_of};
   };
   return e;
 }
@@ -200,9 +203,8 @@ struct Variant {
   Place place;
   measure::Target target;
   std::function<Work(View x)> make;
-  // The work that any kernel of the variant must do, and its name; empty: none is known.
-  const char* limit = "";
-  std::function<Work(const BenchContext& c, View x)> least = {};
+  // What any kernel of the variant must do; empty: the instructions of this one are its limit.
+  std::function<Limit(const BenchContext& c, View x)> least = {};
 };
 
 template <ElementRounding kRounding>
@@ -235,11 +237,9 @@ Work AfterHadamard(View x) {
   return [x, options, q] { HadamardQuantize(x, 16, kTeSignMask16, options, q.get()); };
 }
 
-Work MovingBoth(const BenchContext& c, View x) {
+Limit MovingBoth(const BenchContext& c, View x) {
   return Moving(c, x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven), 2);
 }
-
-Work Reading(const BenchContext& /*c*/, View x) { return Maximum(x); }
 
 measure::Summary Inverse(const measure::Summary& r) {
   return {1 / r.median, 1 / r.high, 1 / r.low, r.count};
@@ -251,15 +251,14 @@ BenchEntry VariantEntry(const Variant& v) {
                .what = v.what + std::string(", ") + v.place.text,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
-               .target = v.target,
-               .limit = v.limit};
+               .target = v.target};
   e.measure = [v](const BenchContext& c) {
     const int threads = ThreadsAt(v.place, c);
     const ThreadsScope scope(threads);
     const View x = InputAt(v.place, c);
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven));
     Cell cell = CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), v.make(x),
-                             {{"", plain}}, v.least ? v.least(c, x) : Work{});
+                             {{"", plain}}, v.least ? v.least(c, x) : OwnInstructions(v.make, x));
     if (v.target.comparison == measure::Comparison::kAtMost) {  // a ratio of times
       cell.ratio = Inverse(*cell.ratio);
       if (cell.limit) cell.limit = Inverse(*cell.limit);
@@ -275,8 +274,7 @@ BenchEntry DequantizeEntry(const std::string& format, double bound) {
                .what = "dequantize " + format + " to FP32, into DRAM, all threads",
                .unit = "GB/s written",
                .against = "memset of the output",
-               .target = AtLeast(bound),
-               .limit = kMoving};
+               .target = AtLeast(bound)};
   e.measure = [format](const BenchContext& c) {
     const ThreadsScope scope(c.threads);
     const View x = c.inputs->InMemory();
@@ -285,7 +283,8 @@ BenchEntry DequantizeEntry(const std::string& format, double bound) {
         Quantize(x, OptionsFor(format, x, ElementRounding::kNearestEven)));
     const std::span<std::byte> out = c.inputs->MemoryOutput();
     const MatrixView<float> y(reinterpret_cast<float*>(out.data()), x.rows, x.cols);
-    const auto least = [q, out] { measure::MoveBytes(std::as_bytes(std::span(q->codes)), out); };
+    const Limit least = {[q, out] { measure::MoveBytes(std::as_bytes(std::span(q->codes)), out); },
+                         kMoving};
     return CompareRates(
         c.AllThreads(), kGiga * static_cast<double>(out.size()),
         [d, q, y] { Dequantize(d, *q, y); }, {{"", [out] { measure::WriteBytes(out); }}}, least);
@@ -340,11 +339,10 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
   const Variant variants[] = {
-      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares, kReading, Reading},
-      {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays, kMoving,
+      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares},
+      {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays,
        MovingBoth},
-      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays, kReading,
-       Reading},
+      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays},
       {"sr16", "nvfp4, stochastic, 16 random bits an element", kCache, AtMost(1.8),
        Stochastic<ElementRounding::kStochastic16>},
       {"sr32", "nvfp4, stochastic, 32 random bits an element", kCache, AtMost(2.4),

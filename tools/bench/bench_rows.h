@@ -35,6 +35,7 @@ struct BenchModel {
   int d_model = 256;
   std::string recipe;  // "fp32", "te_nvfp4", or kAllOperands and a dialect
   BenchVariant variant = BenchVariant::kPlain;
+  int copy = 0;  // trainers of different numbers share nothing
   auto operator<=>(const BenchModel&) const = default;
 };
 TrainConfig BenchTrainConfig(const BenchModel& model);
@@ -90,7 +91,6 @@ struct BenchEntry {
   measure::Target target;
   std::function<measure::Cell(const BenchContext&)> measure = {};
   bool depends_on_simd = true;  // false: measured in the first column only
-  std::string limit = {};       // what the cells' limit is the work of; empty: none is measured
 };
 
 // All rows, in the order of the table.
@@ -111,15 +111,28 @@ struct Rival {
   measure::Work work;
 };
 
-// value: amount / seconds, in the row's unit; ratio: our rate / the rival's. `limit`: work that
-// does only what ours must do at least; it takes turns with both.
+// Work that no kernel of a row does without, and its name.
+struct Limit {
+  measure::Work work = {};  // empty: none is known
+  std::string name = {};    // "moving the same bytes"
+  double times = 1;         // how many times the row's amount the work does
+};
+
+// value: amount / seconds, in the row's unit; ratio: our rate / the rival's. The limit's work takes
+// turns with both.
 measure::Cell CompareRates(const measure::AlternateOptions& options, double amount,
                            const measure::Work& ours, const std::vector<Rival>& rivals,
-                           const measure::Work& limit = {});
+                           const Limit& limit = {});
 // value: seconds * scale, in the row's unit; ratio: our time / the rival's.
 measure::Cell CompareTimes(const measure::AlternateOptions& options, double scale,
                            const measure::Work& ours, const std::vector<Rival>& rivals,
-                           const measure::Work& limit = {});
+                           const Limit& limit = {});
+
+// The limit of what `make(x)`, a kernel on one thread, is made of: as many additions as it executes
+// vector instructions, which are counted on the first rows of x. Reading x, where they cannot be
+// counted.
+Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
+                      MatrixView<const float> x);
 
 measure::Cell Missing(std::string why);
 

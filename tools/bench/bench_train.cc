@@ -1,5 +1,7 @@
 // Rows of `fp4lab bench`: whole training steps, the growth of their time with the model, and their
 // memory.
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,8 +12,10 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/io/process.h"
 #include "fp4lab/measure/machine.h"
+#include "fp4lab/measure/probes.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/optimizer/muon_matrices.h"
 #include "tools/bench/bench_rows.h"
 #include "tools/options/print.h"
 
@@ -58,6 +62,33 @@ BenchEntry StepRatio(int d, bool all_threads, double bound) {
   return e;
 }
 
+// FLOP of Muon's Newton-Schulz in a step: of X X^T and A A^T, which are symmetric, half of each,
+// and of B X the whole (nn/optimizer/muon.h).
+double NewtonSchulzFlop(const TrainConfig& config) {
+  double flop = 0;
+  for (const ParameterGroup& group : MakeLayout(config.model).groups) {
+    if (group.kind != ParameterKind::kMatrices) continue;
+    for (const MuonMatrix& m : MuonMatrices(config.optimizer, group)) {
+      const auto n = static_cast<double>(std::min(m.rows, m.cols)),
+                 k = static_cast<double>(std::max(m.rows, m.cols));
+      flop += config.optimizer.muon.steps * (n * n * k + n * n * n + 2 * n * n * k);
+    }
+  }
+  return flop;
+}
+
+// A step of the plain model and, under Muon, the FLOP of Newton-Schulz at the FMA peak.
+Limit LeastStep(const BenchModel& model, const Work& plain) {
+  if (model.variant != BenchVariant::kMuon) return {};
+  const double flop = NewtonSchulzFlop(BenchTrainConfig(model));
+  return {[plain, flop] {
+            plain();
+            measure::SpendFlop(flop);
+          },
+          "AdamW's step, then Newton-Schulz's " + measure::NumberText(1e-9 * flop) +
+              " GFLOP at the FMA peak"};
+}
+
 // A row that compares a step of a variant with that of the plain model.
 BenchEntry VariantEntry(const BenchModel& model, const std::string& id, const std::string& what,
                         const std::string& against, double bound) {
@@ -71,8 +102,9 @@ BenchEntry VariantEntry(const BenchModel& model, const std::string& id, const st
     const ThreadsScope scope(c.threads);
     BenchModel plain = model;
     plain.variant = BenchVariant::kPlain;
-    return CompareTimes(c.AllThreads(), 1e3, Step(&c.inputs->TrainerOf(model)),
-                        {{"", Step(&c.inputs->TrainerOf(plain))}});
+    const Work step = Step(&c.inputs->TrainerOf(plain));
+    return CompareTimes(c.AllThreads(), 1e3, Step(&c.inputs->TrainerOf(model)), {{"", step}},
+                        LeastStep(model, step));
   };
   return e;
 }
@@ -154,11 +186,19 @@ BenchEntry ThreadsEntry(const BenchModel& model) {
   e.measure = [model](const BenchContext& c) {
     if (c.threads < 2) return Missing("needs two threads: --threads is 1");
     const ThreadsScope scope(2);
-    const Work step = Step(&c.inputs->TrainerOf(model));
-    return CompareRates(c.AllThreads(), Tokens(model), step, {{"", [step] {
-                                                                 const ThreadsScope one(1);
-                                                                 step();
-                                                               }}});
+    const auto step_of = [&](int copy) {
+      BenchModel own = model;
+      own.copy = copy;
+      return Step(&c.inputs->TrainerOf(own));
+    };
+    const std::array<Work, 2> steps = {step_of(0), step_of(1)};
+    const Work on_one = [step = steps[0]] {
+      const ThreadsScope one(1);
+      step();
+    };
+    const Limit apart = {[steps] { ParallelFor(2, [&](std::size_t i) { steps[i](); }); },
+                         "two steps that share nothing, at once", 2};
+    return CompareRates(c.AllThreads(), Tokens(model), steps[0], {{"", on_one}}, apart);
   };
   return e;
 }

@@ -33,6 +33,12 @@ std::string CudaText() {
   return text;
 }
 
+// What the FP4 product takes on a 64-bit Arm CPU, beyond the target.
+std::string InstructionText() {
+  if (ActiveSimdTarget() != "neon") return "";
+  return HasMatrixMultiply() ? ", with SMMLA" : HasDotProduct() ? ", with SDOT" : "";
+}
+
 }  // namespace
 
 std::string_view BuildCommit() { return FP4LAB_COMMIT; }
@@ -43,8 +49,7 @@ std::string VersionText() {
          "compiler  " + machine.compiler + ", Highway " + machine.highway + "\n" +
          "SIMD      compiled in: " + Joined(CompiledSimdTargets(), " ") + "\n" +
          "          available here: " + Joined(SimdTargets(), " ") + "\n" +
-         "          chosen: " + ActiveSimdTarget() +
-         (ActiveSimdTarget() == "neon" && HasDotProduct() ? ", with SDOT" : "") + "\n" + CudaText();
+         "          chosen: " + ActiveSimdTarget() + InstructionText() + "\n" + CudaText();
 }
 
 }  // namespace fp4lab::tools

@@ -10,6 +10,10 @@ namespace fp4lab::measure {
 // active SIMD target, for about `milliseconds` of its processor time.
 double FmaPeak(double milliseconds);
 
+// Does nothing but such multiply-adds, `flop` FLOP in all, on Threads() threads: what a product of
+// that many FLOP in binary32 must do at least.
+void SpendFlop(double flop);
+
 // Runs for `cycles` cycles of the core's clock: a chain of 64-bit multiplications, each of which
 // waits for the one before. A multiplication's latency is 3 cycles on Intel cores since Nehalem and
 // on AMD cores since Zen (instruction tables of agner.org and uops.info). The time of the chain

@@ -36,7 +36,8 @@ std::string MetText(const Row& row) {
 // "1.12 (moving the same bytes)", of the first column.
 std::string LimitText(const Row& row) {
   if (row.cells.empty() || !row.cells.front().limit) return "-";
-  return NumberText(row.cells.front().limit->median) + " (" + row.limit + ")";
+  const Cell& cell = row.cells.front();
+  return NumberText(cell.limit->median) + " (" + cell.limit_of + ")";
 }
 
 bool Meets(const Target& target, double x) {

@@ -27,13 +27,13 @@ struct Cell {
   // The ratio, or the value of a row without one, that work has which only does what this row's
   // must do at least: it was timed in turns with the row's own.
   std::optional<Summary> limit = {};
-  std::string against = {};  // the name of this cell's reference, if the row has several
+  std::string limit_of = {};  // the name of the limit's work
+  std::string against = {};   // the name of this cell's reference, if the row has several
 };
 
 struct Row {
   std::string id, topic, what, unit;
   std::string against;  // the name of the reference
-  std::string limit;    // what a cell's limit is the work of; empty: none is measured
   Target target;
   std::vector<Cell> cells;  // one a column
 };
@@ -46,7 +46,8 @@ struct Table {
 
 // Whether the row's first cell meets the row's target; nullopt without a target or a measurement.
 std::optional<bool> IsMet(const Row& row);
-// Whether the limit of the row's first cell misses the row's target, too: no kernel meets it here.
+// Whether the limit of the row's first cell misses the row's target, too: no kernel that does the
+// limit's work meets it here.
 bool IsOutOfReach(const Row& row);
 
 std::string TargetText(const Target& target);  // ">= 0.75", "<= 5.5", "-"

@@ -45,14 +45,19 @@ inline constexpr std::size_t kFp4MaxTileRows = 43 * kFp4TileRows, kFp4MaxTileCol
 // The functions of one way to multiply bytes.
 struct Fp4Routines {
   void (*pack)(Fp4Codes b, std::size_t block, std::uint8_t* out);
+  void (*pack_rows)(Fp4Codes a, std::size_t block, std::size_t row_count, std::uint8_t* out);
+  std::size_t packed_row_bytes;
+  bool reads_rows_in_place;  // of codes whose quads are adjacent
   ComputeFp4TileFunction (*tile)(std::size_t block, std::size_t rows, std::size_t cols);
 };
 template <class DotsUsed>
 constexpr Fp4Routines RoutinesOf() {
-  return {PackFp4Panel<DotsUsed>, Fp4TileFunction<DotsUsed>};
+  return {PackFp4Panel<DotsUsed>, PackFp4Rows<DotsUsed>, kPackedRowBytes<DotsUsed>,
+          !kSquares<DotsUsed>, Fp4TileFunction<DotsUsed>};
 }
 Fp4Routines BestFp4Routines() {
 #if HWY_TARGET != HWY_SCALAR && HWY_ARCH_ARM_A64
+  if (HasMatrixMultiply()) return RoutinesOf<SmmlaDots>();
   if (HasDotProduct()) return RoutinesOf<SdotDots>();
 #endif
   return RoutinesOf<Dots>();
@@ -93,8 +98,8 @@ struct Fp4TileMemory {
   }
 };
 
-// Points `w` at rows of a: in place, or at a packed copy in `memory` if the four bytes of a quad
-// are not adjacent or the last block is not whole.
+// Points `w` at rows of a: in place, or at a packed copy in `memory` if the routines need one, the
+// four bytes of a quad are not adjacent or the last block is not whole.
 void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::size_t k,
                 std::size_t depth, const Fp4TileMemory& memory, Fp4Work* w) {
   if (depth == 0) {  // a may have no memory; the tiles read nothing, but step over it
@@ -106,10 +111,10 @@ void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::siz
   w->a = a.data;
   w->a_row_stride = a.row_stride;
   w->a_quad_stride = 4;
-  if (a.col_stride != 1 || depth % p.block != 0) {
-    PackFp4Rows(a, p.block, memory.row_count, memory.codes);
+  if (!p.routines.reads_rows_in_place || a.col_stride != 1 || depth % p.block != 0) {
+    p.routines.pack_rows(a, p.block, memory.row_count, memory.codes);
     w->a = memory.codes;
-    w->a_row_stride = 4;
+    w->a_row_stride = p.routines.packed_row_bytes;
     w->a_quad_stride = 4 * memory.row_count;
   }
   const MatrixView<const float> scales = p.a.scales;

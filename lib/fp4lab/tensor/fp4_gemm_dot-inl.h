@@ -126,7 +126,47 @@ struct SdotDots : WholeSums {
 #endif
   }
 };
+
+// By SMMLA, on CPUs with HasMatrixMultiply(). A vector holds eight steps of k of two rows of a, or
+// of two columns of b, and a sum is a square: (row 0, column 0), (0, 1), (1, 0), (1, 1). Packing
+// adds columns up by SDOT.
+struct SmmlaDots : SdotDots {
+  static HWY_INLINE Fp4IntVec AddSquare(Fp4IntVec sum, Fp4IntVec a, Fp4IntVec b) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    return Fp4IntVec(vmmlaq_s32(sum.raw, vreinterpretq_s8_s32(a.raw), vreinterpretq_s8_s32(b.raw)));
+#else
+    asm(".arch armv8.6-a+crypto+sve2\n\tsmmla %0.4s, %1.16b, %2.16b"
+        : "+w"(sum.raw)
+        : "w"(a.raw), "w"(b.raw));
+    return sum;
 #endif
+  }
+
+  // Of two quads of four rows or columns: both quads of 0 and 1, and of 2 and 3.
+  static HWY_INLINE Fp4IntVec FirstOctets(Fp4IntVec quad, Fp4IntVec next) {
+    return Fp4IntVec(vzip1q_s32(quad.raw, next.raw));
+  }
+  static HWY_INLINE Fp4IntVec LastOctets(Fp4IntVec quad, Fp4IntVec next) {
+    return Fp4IntVec(vzip2q_s32(quad.raw, next.raw));
+  }
+
+  // Of the squares of columns 0 and 1 and of columns 2 and 3: row 0, and row 1.
+  static HWY_INLINE Fp4IntVec FirstRow(Fp4IntVec left, Fp4IntVec right) {
+    return Fp4IntVec(vreinterpretq_s32_s64(
+        vzip1q_s64(vreinterpretq_s64_s32(left.raw), vreinterpretq_s64_s32(right.raw))));
+  }
+  static HWY_INLINE Fp4IntVec LastRow(Fp4IntVec left, Fp4IntVec right) {
+    return Fp4IntVec(vreinterpretq_s32_s64(
+        vzip2q_s64(vreinterpretq_s64_s32(left.raw), vreinterpretq_s64_s32(right.raw))));
+  }
+};
+#endif
+
+// Whether sums are squares, of octets (eight steps of k) in place of quads.
+template <class DotsUsed>
+inline constexpr bool kSquares = requires {
+  DotsUsed::AddSquare;
+};
 
 // fl(a * b + c) for an exact product a * b: fused and separate operations give the same result.
 HWY_INLINE GemmVec AddExact(GemmVec a, GemmVec b, GemmVec c) {

@@ -27,8 +27,9 @@ namespace HWY_NAMESPACE {
 // The work of one register tile: kRows x (kVectors * kLanes) elements of c over `blocks` blocks of
 // k.
 struct Fp4Work {
-  const std::uint8_t* a;                    // codes of the first row; a quad is four steps of k
-  std::size_t a_row_stride, a_quad_stride;  // bytes from row to row, from quad to quad
+  const std::uint8_t* a;  // codes of the first row; a quad is four steps of k
+  // Bytes from row to row, and from quad to quad; for squares, half of those from octet to octet.
+  std::size_t a_row_stride, a_quad_stride;
   const float* a_scales;
   std::size_t a_scale_row_stride, a_scale_block_stride;
   const std::uint8_t* b;  // a packed panel, see PackFp4Panel
@@ -43,28 +44,71 @@ struct Fp4Tile : SumTile<kRows, kVectors, kFp4PanelCols> {
   using SumTile<kRows, kVectors, kFp4PanelCols>::ForEach;
   using SumTile<kRows, kVectors, kFp4PanelCols>::sum;
 
-  // One block: sum(i, j) = fma(dot(i, j), sa(i) * sb(j), sum(i, j)).
+  static constexpr std::size_t kWidth = kVectors * kLanes * 4;  // bytes of a line of the panel
+  using Dot = Fp4IntVec[kRows][kVectors];
+  using Rows = const std::uint8_t* const[kRows];
+
+  // dot = the sums of one block. The panel holds what DotsUsed::Start makes of their starts.
   template <std::size_t kQuads>
-  HWY_INLINE void AddBlock(const Fp4Work& w, const std::uint8_t* const (&rows)[kRows],
-                           std::size_t at, const float* a_scales, const std::uint8_t* b) {
-    constexpr std::size_t kWidth = kVectors * kLanes * 4;  // bytes of a line of the panel
-    const std::uint8_t* const tail = b + kQuads * kWidth;
-    Fp4IntVec dot[kRows][kVectors];
-    // The panel holds what DotsUsed::Start makes of the starts.
+  static HWY_INLINE void Multiply(const Fp4Work& w, const Rows& rows, std::size_t at,
+                                  const std::uint8_t* b, Dot* dot) {
     ForEach([&](auto i, auto j, auto)
-                HWY_ATTR { dot[i][j] = LoadDotBytes(tail + 4 * j * kLanes); });
+                HWY_ATTR { (*dot)[i][j] = LoadDotBytes(b + kQuads * kWidth + 4 * j * kLanes); });
     Repeat<kQuads>([&](auto) HWY_ATTR {
       Fp4IntVec bytes[kVectors];
       Repeat<kVectors>([&](auto j) HWY_ATTR { bytes[j] = LoadDotBytes(b + 4 * j * kLanes); });
       Repeat<kRows>([&](auto i) HWY_ATTR {
         const Fp4IntVec codes = BroadcastQuad(rows[i] + at);
-        Repeat<kVectors>([&](auto j)
-                             HWY_ATTR { dot[i][j] = DotsUsed::Add(dot[i][j], codes, bytes[j]); });
+        Repeat<kVectors>(
+            [&](auto j) HWY_ATTR { (*dot)[i][j] = DotsUsed::Add((*dot)[i][j], codes, bytes[j]); });
       });
       at += w.a_quad_stride;
       b += kWidth;
     });
-    const float* const b_scales = reinterpret_cast<const float*>(tail + kWidth);
+  }
+
+  // The same by squares of two rows and two columns; an odd last row has a row of zeros below it.
+  template <std::size_t kQuads>
+  static HWY_INLINE void MultiplySquares(const Fp4Work& w, const Rows& rows, std::size_t at,
+                                         const std::uint8_t* b, Dot* dot) {
+    constexpr std::size_t kRowPairs = DivideUp(kRows, std::size_t{2}), kColPairs = 2 * kVectors;
+    Fp4IntVec square[kRowPairs][kColPairs];
+    Repeat<kVectors>([&](auto j) HWY_ATTR {
+      const Fp4IntVec start = LoadDotBytes(b + kQuads * kWidth + 4 * j * kLanes);
+      Repeat<kRowPairs>([&](auto i) HWY_ATTR {
+        square[i][2 * j] = DotsUsed::FirstRow(start, start);
+        square[i][2 * j + 1] = DotsUsed::LastRow(start, start);
+      });
+    });
+    Repeat<kQuads / 2>([&](auto) HWY_ATTR {
+      Fp4IntVec octets[kColPairs];
+      Repeat<kColPairs>([&](auto j) HWY_ATTR { octets[j] = LoadDotBytes(b + 16 * j); });
+      Repeat<kRowPairs>([&](auto i) HWY_ATTR {
+        const Fp4IntVec codes = LoadDotBytes(rows[2 * i] + at);
+        Repeat<kColPairs>([&](auto j) HWY_ATTR {
+          square[i][j] = DotsUsed::AddSquare(square[i][j], codes, octets[j]);
+        });
+      });
+      at += 2 * w.a_quad_stride;
+      b += 2 * kWidth;
+    });
+    ForEach([&](auto i, auto j, auto) HWY_ATTR {
+      const Fp4IntVec left = square[i / 2][2 * j], right = square[i / 2][2 * j + 1];
+      (*dot)[i][j] = i % 2 == 0 ? DotsUsed::FirstRow(left, right) : DotsUsed::LastRow(left, right);
+    });
+  }
+
+  // One block: sum(i, j) = fma(dot(i, j), sa(i) * sb(j), sum(i, j)).
+  template <std::size_t kQuads>
+  HWY_INLINE void AddBlock(const Fp4Work& w, const Rows& rows, std::size_t at,
+                           const float* a_scales, const std::uint8_t* b) {
+    Dot dot;
+    if constexpr (kSquares<DotsUsed>) {
+      MultiplySquares<kQuads>(w, rows, at, b, &dot);
+    } else {
+      Multiply<kQuads>(w, rows, at, b, &dot);
+    }
+    const float* const b_scales = reinterpret_cast<const float*>(b + (kQuads + 1) * kWidth);
     GemmVec sb[kVectors];
     Repeat<kVectors>([&](auto j) HWY_ATTR { sb[j] = hn::Load(GemmTag(), b_scales + j * kLanes); });
     Repeat<kRows>([&](auto i) HWY_ATTR {

@@ -116,18 +116,40 @@ HWY_INLINE FourQuads LoadFourQuads(Fp4Codes x, std::size_t r, std::size_t k) {
                            : QuadsFromColumns(&x(r, k), x.col_stride);
 }
 
-// Packs rows of a as quads: quad q of row r at out + (q * row_count + r) * 4. row_count is a
-// multiple of kLanes, and the quads fill whole blocks.
+// Stores x of rows r, ... and steps k, ... into packed memory of `row_count` rows: the quad of row
+// r at step k lies at out + (k / 4 * row_count + r) * 4; for squares, the octet at out + (k / 8 *
+// row_count + r) * 8.
+template <class DotsUsed>
+HWY_INLINE void StoreFourQuads(const FourQuads& x, std::size_t k, std::size_t r,
+                               std::size_t row_count, std::uint8_t* HWY_RESTRICT out) {
+  const Fp4IntTag d;
+  if constexpr (kSquares<DotsUsed>) {
+    Repeat<2>([&](auto o) HWY_ATTR {
+      auto* const to = reinterpret_cast<std::int32_t*>(out + ((k / 8 + o) * row_count + r) * 8);
+      hn::Store(DotsUsed::FirstOctets(x.quad[2 * o], x.quad[2 * o + 1]), d, to);
+      hn::Store(DotsUsed::LastOctets(x.quad[2 * o], x.quad[2 * o + 1]), d, to + 4);
+    });
+  } else {
+    Repeat<4>([&](auto q) HWY_ATTR {
+      auto* const to = reinterpret_cast<std::int32_t*>(out + ((k / 4 + q) * row_count + r) * 4);
+      hn::Store(x.quad[q], d, to);
+    });
+  }
+}
+
+// The bytes from a packed row to the next.
+template <class DotsUsed>
+inline constexpr std::size_t kPackedRowBytes = kSquares<DotsUsed> ? 8 : 4;
+
+// Packs rows of a (StoreFourQuads). row_count is a multiple of kLanes; rows beyond those of a are
+// zeros. The quads fill whole blocks.
+template <class DotsUsed>
 HWY_NOINLINE void PackFp4Rows(Fp4Codes a, std::size_t block, std::size_t row_count,
                               std::uint8_t* HWY_RESTRICT out) {
   const std::size_t depth = RoundUp(a.cols, block);
   for (std::size_t k = 0; k < depth; k += 16) {
     for (std::size_t r = 0; r < row_count; r += kLanes) {
-      const FourQuads x = LoadFourQuads(a, r, k);
-      Repeat<4>([&](auto q) HWY_ATTR {
-        std::uint8_t* const to = out + ((k / 4 + q) * row_count + r) * 4;
-        hn::Store(x.quad[q], Fp4IntTag(), reinterpret_cast<std::int32_t*>(to));
-      });
+      StoreFourQuads<DotsUsed>(LoadFourQuads(a, r, k), k, r, row_count, out);
     }
   }
 }
@@ -148,20 +170,20 @@ HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size
   const Fp4IntVec ones = hn::Set(d, 0x01010101);
   Fp4IntVec total = hn::Zero(d);
   for (std::size_t i = 0; i < block; i += 16) {
-    const FourQuads x = LoadFourQuads(b, n, k + i);
+    FourQuads x = LoadFourQuads(b, n, k + i);
     Repeat<4>([&](auto q) HWY_ATTR {
-      const Fp4IntVec quad = Signed(x.quad[q]);
-      total = DotsUsed::Add(total, ones, quad);
-      hn::Store(quad, d, reinterpret_cast<std::int32_t*>(out + ((i / 4 + q) * width + n) * 4));
+      x.quad[q] = Signed(x.quad[q]);
+      total = DotsUsed::Add(total, ones, x.quad[q]);
     });
+    StoreFourQuads<DotsUsed>(x, i, n, width, out);
   }
   const Fp4IntVec start = hn::Mul(DotsUsed::Whole(total), hn::Set(d, -12));
   hn::Store(DotsUsed::Start(start), d, reinterpret_cast<std::int32_t*>(out + block * width) + n);
 }
 
-// Packs columns of b as a panel. For each block of k the panel holds the codes less 12, quad q of
-// column n at (q * width + n) * 4; then -12 times their sum, at which the block's sum starts, so
-// that a's offset of 12 cancels; then scale / 4 (from PackFp4PanelScales).
+// Packs columns of b as a panel. For each block of k the panel holds the codes less 12
+// (StoreFourQuads); then -12 times their sum, at which the block's sum starts, so that a's offset
+// of 12 cancels; then scale / 4 (from PackFp4PanelScales).
 template <class DotsUsed>
 HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
   const std::size_t width = Fp4PanelWidth(b.rows);

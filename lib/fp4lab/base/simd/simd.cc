@@ -81,6 +81,16 @@ bool HasDotProduct() {
 #endif
 }
 
+bool HasMatrixMultiply() {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  return true;
+#elif defined(__aarch64__) && defined(__linux__)
+  return HasDotProduct() && (::getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+#else
+  return false;
+#endif
+}
+
 void PinSimdTarget(std::string_view name) {
   const std::int64_t runnable = RunnableTargets();
   if (name == "best") return Choose(0);

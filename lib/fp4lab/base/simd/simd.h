@@ -27,6 +27,10 @@ bool HasFusedMultiplyAdd();
 // product takes SDOT there; its bits do not depend on it.
 bool HasDotProduct();
 
+// Whether this is an Arm CPU with SMMLA (FEAT_I8MM: Grace, Graviton 3 and newer, Apple M2), which
+// the FP4 product takes before SDOT, for the same bits.
+bool HasMatrixMultiply();
+
 // Makes every kernel use the target `name` from now on; "best" selects the best target again.
 // Throws Error for a name that SimdTargets() does not list. The setting is process-wide: call the
 // function between runs, not during one.
