@@ -183,7 +183,24 @@ constexpr float Decode(const Format& f, std::uint32_t code) {
   return std::bit_cast<float>(sign | significand << (exponent - f.bias - m + 149));
 }
 constexpr float Decode(FormatId id, std::uint32_t code) { return Decode(FormatOf(id), code); }
-constexpr float MaxFinite(FormatId id) { return Decode(id, MaxFiniteCode(FormatOf(id))); }
+
+namespace internal {
+constexpr std::array<float, kFormats.size()> LargestValues() {
+  std::array<float, kFormats.size()> values = {};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Format& f = kFormats[i].format;
+    values[i] = Decode(f, MaxFiniteCode(f));
+  }
+  return values;
+}
+}  // namespace internal
+
+// The largest finite value. Blocks ask for it one by one, so it is looked up; the table is the
+// function's own for device code, as in FormatOf.
+constexpr float MaxFinite(FormatId id) {
+  constexpr std::array<float, kFormats.size()> kValues = internal::LargestValues();
+  return kValues[static_cast<std::size_t>(id)];
+}
 
 enum class Rounding : std::uint8_t {
   kNearestEven,     // RNE: ties to the even code

@@ -1,8 +1,6 @@
 // The amaxes of the tensor scale. Any order of the maxima gives the same bits.
 #include <algorithm>
-#include <bit>
 #include <cstddef>
-#include <limits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -14,39 +12,9 @@
 #define HWY_TARGET_INCLUDE "fp4lab/quantize/amax.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include "fp4lab/quantize/diagnostics/statistic.h"
-
 #include <hwy/highway.h>
 
-#include "fp4lab/block/kernels/lanes-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace fp4lab {
-namespace HWY_NAMESPACE {
-namespace {
-
-// max |x| of n elements; NaN is ignored, or makes the result NaN if keeps_nan.
-float AmaxOfRow(const float* x, std::size_t n, bool keeps_nan) {
-  const DI di;
-  const std::size_t lanes = hn::Lanes(di);
-  VI max = hn::Zero(di), with_nan = max;
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const VI bits = AbsBits(hn::LoadU(DF(), x + i));
-    with_nan = hn::Max(with_nan, bits);
-    max = hn::Max(max, hn::IfThenZeroElse(hn::Gt(bits, hn::Set(di, kInfBits)), bits));
-  }
-  const float rest = MaxMagnitudeOf({x + i, 1, n - i}, keeps_nan);
-  if (keeps_nan && (rest != rest || hn::GetLane(hn::MaxOfLanes(di, with_nan)) > kInfBits)) {
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  return std::max(rest, std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, max))));
-}
-
-}  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace fp4lab
-HWY_AFTER_NAMESPACE();
+#include "fp4lab/quantize/kernels/row_amax-inl.h"
 
 #if HWY_ONCE
 namespace fp4lab {

@@ -21,11 +21,23 @@
 
 #include "fp4lab/block/kernels/scales-inl.h"
 #include "fp4lab/quantize/kernels/block_stage-inl.h"
+#include "fp4lab/quantize/kernels/row_amax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// The amax of columns `first` to `end` of a band, as MaxMagnitudeOf has it.
+inline float AmaxOfColumns(const Tile& x, std::size_t first, std::size_t end, bool keeps_nan) {
+  float amax = 0.0f;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const float row = AmaxOfRow(x.data + r * x.stride + first, end - first, keeps_nan);
+    if (row != row) return row;
+    amax = std::max(amax, row);
+  }
+  return amax;
+}
 
 // Finds the statistic b (amax) of each block of a band; a NaN is ignored or makes the amax NaN, as
 // the dialect says.
@@ -64,7 +76,7 @@ inline void FindMaxima(const DialectJob& job, const Tile& x, std::size_t blocks,
     if (j < done && b->maxima[j] <= kInfBits) {
       b->amax[j] = std::bit_cast<float>(b->maxima[j]);
     } else {
-      b->amax[j] = MaxMagnitudeOf({x.data + col, x.rows, end - col, x.stride, 1}, keeps_nan);
+      b->amax[j] = AmaxOfColumns(x, col, end, keeps_nan);
     }
   }
 }
