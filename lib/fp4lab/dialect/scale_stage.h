@@ -59,11 +59,15 @@ constexpr std::uint8_t ScaleByteOf(const Dialect& d, float b, float t) {
   return ReplacedNan(d, byte);
 }
 
-// The scale value that the quantizer and readers decode the byte to. ggml decodes NaN as 0.
-constexpr float ScaleValueOf(const Dialect& d, std::uint8_t byte) {
+// The scale value that the quantizer and readers decode the byte to, from the value that it has in
+// its format. ggml decodes NaN as 0.
+constexpr float ScaleValueFrom(const Dialect& d, std::uint8_t byte, float decoded) {
   if (d.block_scale == BlockScale::kOneBlock) return 1.0f;
   if (d.scale_encoding == ScaleEncoding::kHalfUpGgml && byte == 0x7F) return 0.0f;
-  return Decode(d.scale, byte);
+  return decoded;
+}
+constexpr float ScaleValueOf(const Dialect& d, std::uint8_t byte) {
+  return ScaleValueFrom(d, byte, Decode(d.scale, byte));
 }
 
 }  // namespace fp4lab

@@ -32,6 +32,7 @@ struct DialectJob {
   const QuantizeOutputs& out;
   BlockGrid grid;
   ElementConstants element;
+  float next;  // NextAfterLargest of the element's format
   ScaleTables scale;
   std::array<float, 256> values = {};          // the value of each element code
   bool is_four_bits = false;                   // whether element codes have 4 bits

@@ -43,7 +43,7 @@ inline ElementRow ElementsUnder(const DialectJob& job, const TensorScale& tensor
           .nan_code = d.nan_code >= 0 ? d.nan_code : nan_code,
           .never_negative_zero = d.never_negative_zero,
           .decode = tensor.decode,
-          .next = NextAfterLargest(d.element)};
+          .next = job.next};
 }
 
 // Finds the codes of x under the numbers of its blocks. `random`: one field per element.
