@@ -19,8 +19,8 @@ struct BenchHeading {
 BenchHeading DescribeRun(const BenchContext& context, const std::vector<std::string>& columns);
 
 // {"machine": {...}, "rows": [{"id", "topic", "what", "unit", "against", "target", "met",
-//  "columns": {"avx2": {"value": {"median", "low", "high", "count"}, "reference", "ratio"} or
-//  {"missing"}}}]}
+//  "columns": {"avx2": {"value": {"median", "low", "high", "count"}, "reference", "ratio",
+//  "limit", "limit_of", "against"} or {"missing"}}}]}; a cell has those of its keys that it has.
 Json TableJson(const BenchHeading& heading, const measure::Table& table);
 
 }  // namespace fp4lab::tools
