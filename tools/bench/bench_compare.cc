@@ -82,10 +82,10 @@ Cell CompareTimes(const AlternateOptions& options, double scale, const measure::
 }
 
 Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
-                      MatrixView<const float> x) {
-  const std::size_t few = std::min<std::size_t>(x.rows / 2, 16);  // a block of 16x16 needs 16
-  const auto count = [&](std::size_t rows) {
-    const measure::Work work = make(x.Block(0, 0, rows, x.cols));
+                      MatrixView<const float> x, std::size_t rows) {
+  const std::size_t few = std::min(x.rows / 2, rows);
+  const auto count = [&](std::size_t first) {
+    const measure::Work work = make(x.Block(0, 0, first, x.cols));
     work();  // allocates
     return measure::CountVectorInstructions(work);
   };

@@ -62,9 +62,10 @@ BenchEntry QuantizeEntry(const Dialect& d) {
     const View x = c.inputs->InCache();
     const QuantizeOptions options{.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)};
     const auto q = std::make_shared<Quantized>();
-    return CompareRates(c.OneThread(), 1e-9 * static_cast<double>(x.size()), Quantizing(d, x),
-                        {{"", [x, options, q] { Quantize(x, options, q.get()); }}},
-                        OwnInstructions([d](View v) { return Quantizing(d, v); }, x));
+    return CompareRates(
+        c.OneThread(), 1e-9 * static_cast<double>(x.size()), Quantizing(d, x),
+        {{"", [x, options, q] { Quantize(x, options, q.get()); }}},
+        OwnInstructions([d](View v) { return Quantizing(d, v); }, x, d.block_rows <= 1 ? 4 : 16));
   };
   return e;
 }

@@ -129,10 +129,10 @@ measure::Cell CompareTimes(const measure::AlternateOptions& options, double scal
                            const Limit& limit = {});
 
 // The limit of what `make(x)`, a kernel on one thread, is made of: as many additions as it executes
-// vector instructions, which are counted on the first rows of x. Reading x, where they cannot be
-// counted.
+// vector instructions. These are counted on the first `rows` rows of x and on twice as many, at
+// some microseconds an instruction. Reading x, where they cannot be counted.
 Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
-                      MatrixView<const float> x);
+                      MatrixView<const float> x, std::size_t rows = 16);
 
 measure::Cell Missing(std::string why);
 
