@@ -81,9 +81,9 @@ TEST_CASE("A row of fp4lab bench has finite numbers in every column, in text and
     CheckSummary(cell.at("reference"));
     CheckSummary(cell.at("ratio"));
     CheckSummary(cell.at("limit"));
-    CHECK_THAT(cell.at("limit_of").get<std::string>(),
-               ContainsSubstring("vector instructions / 16 elements") ||
-                   Equals("reading the input"));
+    CHECK_THAT(
+        cell.at("limit_of").get<std::string>(),
+        ContainsSubstring("vector instructions / 16 elements") || Equals("reading the input"));
   }
 }
 

@@ -203,7 +203,7 @@ struct Variant {
   Place place;
   measure::Target target;
   std::function<Work(View x)> make;
-  // What any kernel of the variant must do; empty: the instructions of this one are its limit.
+  // The limit that any kernel of the variant has; empty: that of its own instructions.
   std::function<Limit(const BenchContext& c, View x)> least = {};
 };
 

@@ -33,7 +33,7 @@ std::string CudaText() {
   return text;
 }
 
-// What the FP4 product takes on a 64-bit Arm CPU, beyond the target.
+// The instruction of the FP4 product on a 64-bit Arm CPU, as in ", with SMMLA"; else empty.
 std::string InstructionText() {
   if (ActiveSimdTarget() != "neon") return "";
   return HasMatrixMultiply() ? ", with SMMLA" : HasDotProduct() ? ", with SDOT" : "";
