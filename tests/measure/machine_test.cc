@@ -61,7 +61,7 @@ TEST_CASE("Clocks go forward, a thread's only while it works", "[measure]") {
   CHECK(ThreadSeconds() > thread);
 }
 
-TEST_CASE("WriteBytes and CopyBytes touch every byte; FmaPeak is positive", "[measure]") {
+TEST_CASE("WriteBytes and CopyBytes touch every byte", "[measure]") {
   std::vector<std::byte> from((std::size_t{5} << 20) + 7), to(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 >> 3);
   const int threads = Threads();
@@ -73,7 +73,6 @@ TEST_CASE("WriteBytes and CopyBytes touch every byte; FmaPeak is positive", "[me
     CHECK(to == from);
   }
   SetThreads(threads);
-  CHECK(FmaPeak(1) > 0);
 }
 
 TEST_CASE("MoveBytes writes every byte of an output of any size", "[measure]") {

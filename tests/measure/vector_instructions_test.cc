@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "fp4lab/base/threads_scope.h"
+#include "fp4lab/measure/probes.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::measure {
@@ -98,6 +100,17 @@ TEST_CASE("As many vector instructions are spent as are asked for", "[measure]")
   // Differences leave out what a call costs beside its loops.
   CHECK(counted(4800, 0) - counted(2400, 0) == 2400 * Counted());
   CHECK(counted(0, 9600) - counted(0, 4800) == 4800 * Counted());
+}
+
+TEST_CASE("SpendFlop executes the multiply-adds of its FLOP", "[measure]") {
+  const ThreadsScope one(1);
+  const auto flop = [](double asked) {
+    const auto count = CountVectorInstructions([&] { SpendFlop(asked); });
+    REQUIRE(count);
+    return 32 * count->wide + 16 * count->narrow;  // of 16 and of 8 lanes
+  };
+  flop(38400);
+  CHECK(flop(76800) - flop(38400) == 38400 * Counted());
 }
 #else
 TEST_CASE("Where vector instructions cannot be counted, the work runs all the same", "[measure]") {

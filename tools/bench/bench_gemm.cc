@@ -174,19 +174,8 @@ BenchEntry Fp32OfPeak() {
   e.measure = [](const BenchContext& c) {
     const ThreadsScope scope(1);
     const BenchLayer layer(512);
-    constexpr double kMilliseconds = 5;
-    double gflops = 0;
-    std::size_t calls = 0;
-    Cell cell = CompareRates(c.OneThread(), 1e-9 * layer.Flop(), [&layer] { RunFp32(layer); },
-                             {{"", [&] {
-                                 gflops += measure::FmaPeak(kMilliseconds);
-                                 ++calls;
-                               }}});
-    const double peak = gflops / static_cast<double>(calls);
-    const measure::Summary v = cell.value;
-    cell.reference = measure::Summary{peak, peak, peak, calls};
-    cell.ratio = {v.median / peak, v.low / peak, v.high / peak, v.count};
-    return cell;
+    return CompareRates(c.OneThread(), 1e-9 * layer.Flop(), [&layer] { RunFp32(layer); },
+                        {{"", [&layer] { measure::SpendFlop(layer.Flop()); }}});
   };
   return e;
 }

@@ -40,40 +40,18 @@ HWY_AFTER_NAMESPACE();
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/measure/clock.h"
 #include "fp4lab/measure/probes.h"
 
 namespace fp4lab::measure {
 
 HWY_EXPORT(RunChains);
 
-namespace {
-
-constexpr float kFactor = 0x1p-10f;
-
-std::vector<float> FirstSums() {
-  std::vector<float> sums(12 * 16);
-  std::iota(sums.begin(), sums.end(), 1.0f);
-  return sums;
-}
-
-}  // namespace
-
-double FmaPeak(double milliseconds) {
-  std::vector<float> sums = FirstSums();
-  const double start = ThreadSeconds();
-  double operations = 0, elapsed = 0;
-  while (1e3 * elapsed < milliseconds) {
-    operations += HWY_DYNAMIC_DISPATCH(RunChains)(sums.data(), kFactor, 5000);
-    elapsed = ThreadSeconds() - start;
-  }
-  return operations / elapsed * 1e-9;
-}
-
 void SpendFlop(double flop) {
   const auto threads = static_cast<std::size_t>(Threads());
   ParallelFor(threads, [&](std::size_t) {
-    std::vector<float> sums = FirstSums();
+    std::vector<float> sums(12 * 16);
+    std::iota(sums.begin(), sums.end(), 1.0f);
+    constexpr float kFactor = 0x1p-10f;
     const double of_a_step = HWY_DYNAMIC_DISPATCH(RunChains)(sums.data(), kFactor, 1);
     const double steps = flop / static_cast<double>(threads) / of_a_step;
     HWY_DYNAMIC_DISPATCH(RunChains)(sums.data(), kFactor, static_cast<std::size_t>(steps));

@@ -6,12 +6,8 @@
 
 namespace fp4lab::measure {
 
-// GFLOP/s of one thread doing nothing but independent FP32 fused multiply-adds (2 FLOP each) on the
-// active SIMD target, for about `milliseconds` of its processor time.
-double FmaPeak(double milliseconds);
-
-// Does nothing but such multiply-adds, `flop` FLOP in all, on Threads() threads: what a product of
-// that many FLOP in binary32 must do at least.
+// Does nothing but independent FP32 fused multiply-adds (2 FLOP each) on the active SIMD target,
+// `flop` FLOP in all, on Threads() threads: what a product of that many FLOP must do at least.
 void SpendFlop(double flop);
 
 // Runs for `cycles` cycles of the core's clock: a chain of 64-bit multiplications, each of which
