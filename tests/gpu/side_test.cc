@@ -1,6 +1,12 @@
 // Side terms on the GPU: linears with them against the CPU's. Observers show what the terms leave
 // to be quantized, bit for bit; the products show what they add.
+#include "fp4lab/gpu/kernels/side.cuh"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/recipe/recipe.h"
@@ -26,6 +32,61 @@ LinearData Data(std::size_t tokens, std::size_t in, std::size_t out) {
   data.x = WithOutliers(1, tokens, in, 1.0);
   data.dy = WithOutliers(3, tokens, out, 1e-4);
   return data;
+}
+
+// The fold of each column in the order of rows, as the CPU's split makes it.
+std::vector<double> FoldsInOrder(ColumnFold fold, const std::vector<float>& x, std::size_t cols) {
+  std::vector<double> folds(cols);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double value = x[i], known = std::isnan(x[i]) ? 0.0 : value;
+    double& to = folds[i % cols];
+    if (fold == ColumnFold::kSum) to += value;
+    if (fold == ColumnFold::kSquares) to += known * known;
+    if (fold == ColumnFold::kLargest) to = std::max(to, std::fabs(known));
+  }
+  return folds;
+}
+
+bool SameOrNan(double a, double b) {
+  return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b));
+}
+
+TEST_CASE("Folds of columns on the GPU are those in the order of rows, exact or not", "[gpu]") {
+  if (NoGpu()) return;
+  for (const auto& [rows, cols] :
+       {std::pair<std::size_t, std::size_t>{1, 1}, {255, 33}, {256, 32}, {1000, 40}, {4099, 96}}) {
+    const std::vector<float> normal = Normal(5, rows * cols, 1.0);
+    const std::vector<float> narrow = RoundedTo<Bf16>(normal), zeros(rows * cols, -0.0f);
+    std::vector<float> wide = normal, with_nan = narrow, subnormal = zeros, squared = normal;
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      // Over 80 binades: a sum depends on the order of rows.
+      if (i % 2 == 0) wide[i] = std::ldexp(wide[i], static_cast<int>(i * 7919 % 81) - 40);
+      if (i % 97 == 3) with_nan[i] = std::nanf("");
+      if (i % 101 == 5 && i % cols % 7 == 0) with_nan[i] = -INFINITY;
+      if (i % 3 == 0) subnormal[i] = std::ldexp(1.0f, i % 2 == 0 ? -149 : -80);
+      // As an activation makes them: some are smaller than the last bit of their column's sum.
+      squared[i] = i % 53 == 7 ? 3e-13f : RoundToBf16(squared[i] * squared[i]);
+    }
+    const std::vector<float>* const all[] = {&narrow, &wide,      &with_nan,
+                                             &zeros,  &subnormal, &squared};
+    for (const std::vector<float>* x : all) {
+      for (const ColumnFold fold : {ColumnFold::kSum, ColumnFold::kSquares, ColumnFold::kLargest}) {
+        const DeviceArray<float> in = ToDevice(*x);
+        const DeviceArray<double> out(cols);
+        DeviceArray<ColumnPart> memory;
+        FoldColumns(fold, in.data(), rows, cols, &memory, out.data(), nullptr);
+        const std::vector<double> got = ToHost(out), want = FoldsInOrder(fold, *x, cols);
+        CAPTURE(rows, cols, static_cast<int>(fold), x == &wide);
+        CHECK(std::equal(got.begin(), got.end(), want.begin(), SameOrNan));
+      }
+    }
+    if (rows < 255) continue;
+    const std::vector<double> forward = FoldsInOrder(ColumnFold::kSum, wide, cols);
+    std::reverse(wide.begin(), wide.end());
+    std::vector<double> backward = FoldsInOrder(ColumnFold::kSum, wide, cols);
+    std::reverse(backward.begin(), backward.end());
+    CHECK(forward != backward);
+  }
 }
 
 LinearRecipe Read(const Json& json) { return ReadRecipe(json, "test").linear; }

@@ -292,11 +292,11 @@ void SidedDgrad(const LinearRecipe& recipe, const DeviceCall& call, const GemmPr
 }
 
 // dw += dy^T x with the side terms of wgrad's operands. `shared`: dgrad's operand of dy in
-// scratch->a, if it is wgrad's, too.
+// scratch->a, if it is wgrad's, too. `dgrad_rest`: what dgrad's side term left of dy.
 template <class T>
 void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens, const T* x,
-                const T* dy, const Operand<T>* shared, const DeviceWeight<T>& weight,
-                DeviceScratch<T>* scratch, float* dw) {
+                const T* dy, const T* dgrad_rest, const Operand<T>* shared,
+                const DeviceWeight<T>& weight, DeviceScratch<T>* scratch, float* dw) {
   const OperandRecipe &a = recipe.wgrad.a, &b = recipe.wgrad.b;
   DeviceSide<T>& side = SideOf(scratch);
   if (b.from_fprop) {
@@ -309,7 +309,8 @@ void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t 
     if (!operand.side) return tensor;
     return Split(operand.side, recipe.bf16, call.stream, tokens, channels, tensor, split);
   };
-  const T* const dy_rest = rest(a, dy, weight.out, &side.a);
+  const bool is_split = a.side == recipe.dgrad.a.side;  // dy, by dgrad
+  const T* const dy_rest = is_split ? dgrad_rest : rest(a, dy, weight.out, &side.a);
   const T* const x_rest = rest(b, x, weight.in, &side.b);
   std::uint32_t* const amax_a = call.amax + (shared != nullptr ? kDgradGrad : kWgradGrad);
   std::uint32_t* const amax_b = call.amax + kWgradInput;
@@ -330,8 +331,9 @@ void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t 
   Multiply(call, wgrad, made_a.row_decode, made_b.row_decode, scratch);
   if (a.side) {
     TakeResidual(a, recipe.bf16, call.stream, tokens, weight.out, dy_rest, made_a, true, &side.a);
-    AddSideAlongTokens(a.side, call, tokens, weight.out, SideOther<T>{x, weight.in}, true, side.a,
-                       &side, dw);
+    const double* const sums = b.side.Is(SideTermKind::kMean) ? side.b.folds.data() : nullptr;
+    AddSideAlongTokens(a.side, call, tokens, weight.out, SideOther<T>{x, weight.in, sums}, true,
+                       side.a, &side, dw);
   }
   if (b.side) {
     TakeResidual(b, recipe.bf16, call.stream, tokens, weight.in, x_rest, made_b, true, &side.b);
@@ -390,7 +392,8 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
     Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
   }
   if (recipe.wgrad.a.side || recipe.wgrad.b.side) {
-    return SidedWgrad(recipe, call, tokens, x, dy, shares ? &a : nullptr, *weight, scratch, dw);
+    return SidedWgrad(recipe, call, tokens, x, dy, from, shares ? &a : nullptr, *weight, scratch,
+                      dw);
   }
 
   // If wgrad shares dgrad's operand in scratch->a, wgrad's other operand goes to scratch->b.

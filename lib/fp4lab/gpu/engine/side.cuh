@@ -19,6 +19,7 @@ struct DeviceSplit {
   DeviceArray<T> rest;  // what is quantized, but under `patch`
   DeviceArray<T> mean;  // (channels)
   DeviceArray<T> side;  // (tokens, padded): x~ or the residual of the hot channels, zeros
+  DeviceArray<ColumnPart> parts;
   DeviceArray<double> folds;
   DeviceArray<std::uint32_t> is_hot, hot;
   std::size_t count = 0, padded = 0;
@@ -33,6 +34,7 @@ struct DeviceSide {
   DeviceArray<T> other;        // the hot rows or columns of the other tensor
   DeviceArray<T> decoded;      // the tensor that fprop's operand decodes to
   DeviceArray<float> product;  // the side term, where the product itself does not contain it
+  DeviceArray<ColumnPart> parts;
   DeviceArray<double> sums;
   DeviceArray<float> dx;  // before it is rounded
 };
@@ -47,7 +49,7 @@ const T* Split(const SideTerm& term, bool bf16, cudaStream_t stream, std::size_t
   const std::size_t size = tokens * channels;
   if (term.Is(SideTermKind::kMean)) {
     T *const mean = Reserve(&out->mean, channels), *const rest = Reserve(&out->rest, size);
-    FoldColumns(ColumnFold::kSum, x, tokens, channels, folds, stream);
+    FoldColumns(ColumnFold::kSum, x, tokens, channels, &out->parts, folds, stream);
     TakeMean(folds, bf16, x, tokens, channels, mean, rest, stream);
     return rest;
   }
@@ -56,8 +58,8 @@ const T* Split(const SideTerm& term, bool bf16, cudaStream_t stream, std::size_t
   out->padded = RoundUp(out->count, kWhole);
   std::uint32_t *const is_hot = Reserve(&out->is_hot, channels), *const hot = Reserve(&out->hot,
                                                                                       out->padded);
-  FoldColumns(squares ? ColumnFold::kSquares : ColumnFold::kLargest, x, tokens, channels, folds,
-              stream);
+  FoldColumns(squares ? ColumnFold::kSquares : ColumnFold::kLargest, x, tokens, channels,
+              &out->parts, folds, stream);
   ChooseHot(folds, channels, out->count, is_hot, hot, stream);
   T* const side = Reserve(&out->side, tokens * out->padded);
   if (term.Is(SideTermKind::kPatch)) return x;
@@ -114,11 +116,13 @@ void AddSideAlongChannels(const SideTerm& term, const DeviceCall& call, std::siz
   call.gemms->Run(product, call.lane);
 }
 
-// The tensor with which a sided operand of wgrad is multiplied: (tokens, n), rounded.
+// The tensor with which a sided operand of wgrad is multiplied: (tokens, n), rounded. `sums`: of
+// its columns, if a split has them already.
 template <class T>
 struct SideOther {
   const T* x = nullptr;
   std::size_t n = 0;
+  const double* sums = nullptr;
 };
 
 // dw += the side term of an operand of wgrad with `channels` channels. dw (channels, n) if the
@@ -129,9 +133,13 @@ void AddSideAlongTokens(const SideTerm& term, const DeviceCall& call, std::size_
                         const DeviceSplit<T>& split, DeviceSide<T>* side, float* dw) {
   const std::size_t n = other.n;
   if (term.Is(SideTermKind::kMean)) {
-    double* const sums = Reserve(&side->sums, n);
+    const double* sums = other.sums;
+    if (sums == nullptr) {
+      double* const own = Reserve(&side->sums, n);
+      FoldColumns(ColumnFold::kSum, other.x, tokens, n, &side->parts, own, call.stream);
+      sums = own;
+    }
     float* const z = Reserve(&side->product, n);
-    FoldColumns(ColumnFold::kSum, other.x, tokens, n, sums, call.stream);
     RoundSums(sums, n, z, call.stream);
     if (is_gradient) return AddOuter(split.mean.data(), z, channels, n, dw, call.stream);
     return AddOuter(z, split.mean.data(), n, channels, dw, call.stream);

@@ -1,4 +1,8 @@
+#include <climits>
+
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/dialect/gemm_alpha.h"
+#include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
 #include "fp4lab/gpu/kernels/side.cuh"
 
@@ -12,48 +16,176 @@ __device__ inline void StoreRounded(bool bf16, T* to, float value) {
   Store(to, bf16 ? RoundToBf16(value) : value);
 }
 
-// ---- Folds of columns. The order of rows is part of the result, so one lane takes a column. The
-// other warps of its thread block load the next rows meanwhile.
+// ---- Folds of columns. The order of rows is part of the result. But additions that round nothing
+// have one result in any order. So parts of a column are folded at once, each with what shows
+// whether its additions round; only the rows of parts where they do are added one after another.
 
-constexpr unsigned kColumns = 32, kLines = 8, kRows = 64;
+constexpr unsigned kColumns = 32, kLines = 8;
+constexpr std::size_t kPartRows = 256;
+constexpr int kNever = INT_MIN;  // of LowestBit: the sum's order counts
 
-__device__ inline double Folded(ColumnFold fold, double to, float x) {
+template <ColumnFold fold>
+__device__ inline double Folded(double to, float x) {
   const double value = x;
-  if (fold == ColumnFold::kSum) return to + value;
+  if constexpr (fold == ColumnFold::kSum) return to + value;
   const double known = isnan(value) ? 0.0 : value;
-  return fold == ColumnFold::kSquares ? to + known * known : fmax(to, fabs(known));
+  if constexpr (fold == ColumnFold::kSquares) return to + known * known;
+  return fmax(to, fabs(known));
 }
 
-template <class T>
+// The exponent of the lowest bit of x that is set; INT_MAX of 0, kNever of infinity and NaN.
+__device__ inline int LowestBit(float x) {
+  const unsigned magnitude = __float_as_uint(x) & 0x7FFFFFFFu, exponent = magnitude >> 23;
+  if (magnitude == 0) return INT_MAX;
+  if (exponent == 255) return kNever;
+  const unsigned significand = (magnitude & 0x7FFFFFu) | (exponent == 0 ? 0u : 0x800000u);
+  return static_cast<int>(exponent == 0 ? 1u : exponent) - 150 +
+         __ffs(static_cast<int>(significand)) - 1;
+}
+
+// Adds x to a part of a column.
+template <ColumnFold fold>
+__device__ inline void FoldInto(float x, ColumnPart* part) {
+  part->fold = Folded<fold>(part->fold, x);
+  if constexpr (fold == ColumnFold::kLargest) return;
+  if (fold == ColumnFold::kSquares && isnan(x)) return;
+  const int bit = LowestBit(x);
+  const bool doubles = fold == ColumnFold::kSquares && bit != INT_MAX && bit != kNever;
+  part->lowest = min(part->lowest, doubles ? 2 * bit : bit);
+  if constexpr (fold == ColumnFold::kSum) part->size += fabsf(x);
+}
+
+template <ColumnFold fold>
+__device__ inline void Join(const ColumnPart& from, ColumnPart* to) {
+  to->fold = fold == ColumnFold::kLargest ? fmax(to->fold, from.fold) : to->fold + from.fold;
+  to->size += from.size;
+  to->lowest = min(to->lowest, from.lowest);
+}
+
+// Whether `sum` and a part's numbers can be added in any order without a rounding: all sums are
+// multiples of the lowest bit, and `bound`, which none exceeds, has at most 53 bits above it. The
+// size is itself rounded, by less than a hundredth.
+template <ColumnFold fold>
+__device__ inline bool IsExact(double sum, const ColumnPart& part) {
+  if (part.lowest == INT_MAX) return true;
+  const double size = fold == ColumnFold::kSquares ? part.fold : double{part.size};
+  const double bound = fabs(sum) + 1.01 * size;
+  if (part.lowest == kNever || !isfinite(bound)) return false;
+  const int unit = ilogb(bound) - 52;
+  const double units = scalbn(sum, -unit);
+  return part.lowest >= unit && units == rint(units);
+}
+
+// Joins the parts of a thread block's lines; line 0 gets the result.
+template <ColumnFold fold>
+__device__ inline void JoinLines(ColumnPart* part) {
+  __shared__ ColumnPart parts[kLines][kColumns];
+  parts[threadIdx.y][threadIdx.x] = *part;
+  __syncthreads();
+  if (threadIdx.y > 0) return;
+  for (unsigned line = 1; line < kLines; ++line) Join<fold>(parts[line][threadIdx.x], part);
+}
+
+// parts (parts of kPartRows rows, cols)
+template <ColumnFold fold, class T>
 __global__ void __launch_bounds__(kColumns* kLines)
-    FoldColumnsKernel(ColumnFold fold, const T* x, std::size_t rows, std::size_t cols,
-                      double* out) {
-  __shared__ float tile[kRows][kColumns];
+    FoldPartsKernel(const T* x, std::size_t rows, std::size_t cols, ColumnPart* parts) {
   const std::size_t c = std::size_t{blockIdx.x} * kColumns + threadIdx.x;
-  float next[kRows / kLines];
+  const std::size_t first = blockIdx.y * kPartRows + threadIdx.y;
+  ColumnPart part;
+  if (c < cols) {
+#pragma unroll 8
+    for (unsigned i = 0; i < kPartRows / kLines; ++i) {
+      const std::size_t r = first + i * kLines;
+      if (r < rows) FoldInto<fold>(Load(x + r * cols + c), &part);
+    }
+  }
+  JoinLines<fold>(&part);
+  if (threadIdx.y == 0 && c < cols) parts[blockIdx.y * cols + c] = part;
+}
+
+// A thread block's columns, a lane of its first warp for each. Parts that are exact in all columns
+// are added whole. Of the others, all warps load the rows, which the first one adds in order.
+template <ColumnFold fold, class T>
+__device__ inline double FoldInOrder(const ColumnPart* parts, std::size_t count, const T* x,
+                                     std::size_t rows, std::size_t cols, std::size_t c) {
+  __shared__ float tile[kPartRows][kColumns];
+  __shared__ bool in_order;
+  float next[kPartRows / kLines];
   const auto load = [&](std::size_t first) {
 #pragma unroll
-    for (unsigned i = 0; i < kRows / kLines; ++i) {
+    for (unsigned i = 0; i < kPartRows / kLines; ++i) {
       const std::size_t r = first + i * kLines + threadIdx.y;
       next[i] = r < rows && c < cols ? Load(x + r * cols + c) : 0.0f;
     }
   };
-  double result = 0.0;
-  load(0);
-  for (std::size_t first = 0; first < rows; first += kRows) {
-#pragma unroll
-    for (unsigned i = 0; i < kRows / kLines; ++i) {
-      tile[i * kLines + threadIdx.y][threadIdx.x] = next[i];
-    }
-    __syncthreads();
-    load(first + kRows);
+  bool is_loaded = false;  // rows of the next part, as one in order tends to follow another
+  double sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t first = i * kPartRows;
     if (threadIdx.y == 0) {
-      const auto count = static_cast<unsigned>(min(std::size_t{kRows}, rows - first));
-      for (unsigned r = 0; r < count; ++r) result = Folded(fold, result, tile[r][threadIdx.x]);
+      const ColumnPart part = c < cols ? parts[i * cols + c] : ColumnPart{};
+      const bool exact = __all_sync(kAllLanes, IsExact<fold>(sum, part));
+      if (exact) sum += part.fold;
+      if (threadIdx.x == 0) in_order = !exact;
     }
     __syncthreads();
+    const bool takes_rows = in_order;
+    if (takes_rows) {
+      if (!is_loaded) load(first);
+#pragma unroll
+      for (unsigned k = 0; k < kPartRows / kLines; ++k) {
+        tile[k * kLines + threadIdx.y][threadIdx.x] = next[k];
+      }
+      load(first + kPartRows);
+    }
+    is_loaded = takes_rows;
+    __syncthreads();  // in_order may change, and the tile is whole
+    if (takes_rows && threadIdx.y == 0) {
+      const auto here = static_cast<unsigned>(min(kPartRows, rows - first));
+#pragma unroll 16
+      for (unsigned r = 0; r < here; ++r) sum = Folded<fold>(sum, tile[r][threadIdx.x]);
+    }
   }
+  return sum;
+}
+
+template <ColumnFold fold, class T>
+__global__ void __launch_bounds__(kColumns* kLines)
+    FoldColumnsKernel(const ColumnPart* parts, std::size_t count, const T* x, std::size_t rows,
+                      std::size_t cols, double* out) {
+  __shared__ bool in_order;
+  const std::size_t c = std::size_t{blockIdx.x} * kColumns + threadIdx.x;
+  ColumnPart whole;
+  for (std::size_t i = threadIdx.y; i < count && c < cols; i += kLines) {
+    Join<fold>(parts[i * cols + c], &whole);
+  }
+  JoinLines<fold>(&whole);
+  if (threadIdx.y == 0) {
+    const bool exact =
+        fold == ColumnFold::kLargest || __all_sync(kAllLanes, IsExact<fold>(0.0, whole));
+    if (threadIdx.x == 0) in_order = !exact;
+  }
+  __syncthreads();
+  double result = whole.fold;
+  if (in_order) result = FoldInOrder<fold>(parts, count, x, rows, cols, c);
   if (threadIdx.y == 0 && c < cols) out[c] = result;
+}
+
+template <ColumnFold fold, class T>
+void Fold(const T* x, std::size_t rows, std::size_t cols, DeviceArray<ColumnPart>* memory,
+          double* out, cudaStream_t stream) {
+  const std::size_t count = DivideUp(rows, kPartRows);
+  ColumnPart* const parts = Reserve(memory, count * cols);
+  const dim3 threads(kColumns, kLines);
+  const unsigned blocks = Blocks(cols, kColumns);
+  if (count > 0) {
+    FoldPartsKernel<fold>
+        <<<dim3(blocks, static_cast<unsigned>(count)), threads, 0, stream>>>(x, rows, cols, parts);
+    CheckLaunch("FoldColumns");
+  }
+  FoldColumnsKernel<fold><<<blocks, threads, 0, stream>>>(parts, count, x, rows, cols, out);
+  CheckLaunch("FoldColumns");
 }
 
 __global__ void RoundSumsKernel(const double* sums, std::size_t cols, float* z) {
@@ -183,12 +315,17 @@ void Launch(void (*kernel)(Parameters...), std::size_t size, cudaStream_t stream
 }  // namespace
 
 template <class T>
-void FoldColumns(ColumnFold fold, const T* x, std::size_t rows, std::size_t cols, double* out,
-                 cudaStream_t stream) {
+void FoldColumns(ColumnFold fold, const T* x, std::size_t rows, std::size_t cols,
+                 DeviceArray<ColumnPart>* memory, double* out, cudaStream_t stream) {
   if (cols == 0) return;
-  FoldColumnsKernel<<<Blocks(cols, kColumns), dim3(kColumns, kLines), 0, stream>>>(fold, x, rows,
-                                                                                   cols, out);
-  CheckLaunch("FoldColumns");
+  switch (fold) {
+    case ColumnFold::kSum:
+      return Fold<ColumnFold::kSum>(x, rows, cols, memory, out, stream);
+    case ColumnFold::kSquares:
+      return Fold<ColumnFold::kSquares>(x, rows, cols, memory, out, stream);
+    case ColumnFold::kLargest:
+      return Fold<ColumnFold::kLargest>(x, rows, cols, memory, out, stream);
+  }
 }
 
 void RoundSums(const double* sums, std::size_t cols, float* z, cudaStream_t stream) {
@@ -251,8 +388,8 @@ void AddToHot(const HotList& hot, const float* product, std::size_t n, bool to_c
   Launch(AddToHotKernel, hot.count * n, stream, hot, product, n, to_columns, channels, c);
 }
 
-template void FoldColumns(ColumnFold, const float*, std::size_t, std::size_t, double*,
-                          cudaStream_t);
+template void FoldColumns(ColumnFold, const float*, std::size_t, std::size_t,
+                          DeviceArray<ColumnPart>*, double*, cudaStream_t);
 template void TakeMean(const double*, bool, const float*, std::size_t, std::size_t, float*, float*,
                        cudaStream_t);
 template void GatherColumns(const HotList&, const float*, std::size_t, std::size_t, float*,
@@ -263,7 +400,8 @@ template void ClearColumns(const std::uint32_t*, const float*, std::size_t, std:
 template void GatherResidual(const HotList&, bool, const float*, const MadeOperand<float>&,
                              std::size_t, std::size_t, float*, cudaStream_t);
 template void AddOuter(const float*, const float*, std::size_t, std::size_t, float*, cudaStream_t);
-template void FoldColumns(ColumnFold, const Bf16*, std::size_t, std::size_t, double*, cudaStream_t);
+template void FoldColumns(ColumnFold, const Bf16*, std::size_t, std::size_t,
+                          DeviceArray<ColumnPart>*, double*, cudaStream_t);
 template void TakeMean(const double*, bool, const Bf16*, std::size_t, std::size_t, Bf16*, Bf16*,
                        cudaStream_t);
 template void GatherColumns(const HotList&, const Bf16*, std::size_t, std::size_t, Bf16*,

@@ -2,6 +2,7 @@
 // operands (Bf16 or float); `bf16`: results are BF16 numbers whatever T is.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,10 +17,18 @@ enum class ColumnFold : std::uint8_t {
   kLargest   // max |x|, NaN as 0
 };
 
-// out[c] = the fold of column c of x (rows, cols), over rows ascending, in binary64.
+// A part of a column, folded, and what shows whether the order of its additions counts.
+struct ColumnPart {
+  double fold = 0.0;
+  float size = 0.0f;     // of kSum: the sum of |x|
+  int lowest = INT_MAX;  // of sums: the exponent of the lowest bit of what is added
+};
+
+// out[c] = the fold of column c of x (rows, cols), over rows ascending, in binary64. `memory` is
+// overwritten and grows with the need.
 template <class T>
-void FoldColumns(ColumnFold fold, const T* x, std::size_t rows, std::size_t cols, double* out,
-                 cudaStream_t stream);
+void FoldColumns(ColumnFold fold, const T* x, std::size_t rows, std::size_t cols,
+                 DeviceArray<ColumnPart>* memory, double* out, cudaStream_t stream);
 // z[c] = fl(sums[c]).
 void RoundSums(const double* sums, std::size_t cols, float* z, cudaStream_t stream);
 
