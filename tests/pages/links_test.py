@@ -1,4 +1,4 @@
-"""Every relative link of every page of the repository leads to a file, and to a heading of it."""
+"""Every relative link of every page leads to a file, and to a heading of it. Every source file that a page names exists."""
 
 import re
 import sys
@@ -8,6 +8,7 @@ from pages import ROOT, all_pages, name_of
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`[^`\n]*`")
+SOURCE = re.compile(r"`((\w+)/[\w./-]+\.(?:h|cc|cu|cuh|py|json|cmake))`")
 
 
 def anchors_of(text):
@@ -23,11 +24,28 @@ def anchors_of(text):
     return anchors
 
 
+def sources():
+    """The files of the repository by every end of their paths, and the names of its folders."""
+    ends, folders = set(), set()
+    for top in ("lib", "tools", "tests", "studies", "data", "docs", "cmake"):
+        for path in (ROOT / top).rglob("*"):
+            parts = path.relative_to(ROOT).parts
+            if path.is_dir():
+                folders.add(path.name)
+            else:
+                ends.update("/".join(parts[i:]) for i in range(len(parts)))
+    return ends, folders
+
+
 def main():
     wrong, count = [], 0
+    ends, folders = sources()
     for page in all_pages():
         text = FENCED.sub(lambda m: "\n" * m[0].count("\n"), page.read_text())
         for number, line in enumerate(text.split("\n"), 1):
+            for path, folder in SOURCE.findall(line):
+                if folder in folders and path not in ends:
+                    wrong.append(f"{name_of(page)}:{number}: no file {path}")
             for link in LINK.findall(CODE.sub("``", line)):
                 if re.match(r"[a-z]+:", link):
                     continue
