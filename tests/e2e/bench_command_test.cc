@@ -87,6 +87,24 @@ TEST_CASE("A row of fp4lab bench has finite numbers in every column, in text and
   }
 }
 
+TEST_CASE("A product of FP4 has the limit of its own vector instructions", "[tools]") {
+  const TemporaryFolder folder;
+  const std::string path = (folder / "bench.json").string();
+  const ProcessResult run =
+      RunProgram({"bench", "--quick", "--filter", "gemm.mxfp4.d256", "--json", path});
+  INFO(run.error);
+  REQUIRE(run.exit_code == 0);
+  const Json columns = ReadJsonFile(path).at("rows").at(0).at("columns");
+  for (const auto& [target, cell] : columns.items()) {
+    CAPTURE(target);
+    CheckSummary(cell.at("ratio"));
+    if (target.rfind("avx", 0) != 0) continue;  // instructions are counted from AVX2 on
+    CheckSummary(cell.at("limit"));
+    CHECK_THAT(cell.at("limit_of").get<std::string>(),
+               ContainsSubstring("vector instructions / 1024 products"));
+  }
+}
+
 TEST_CASE("FP4LAB_TARGET chooses the first column of fp4lab bench", "[tools]") {
   const std::string target = SimdTargets().back();
   const ProcessResult run =

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "fp4lab/measure/vector_instructions.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tools/bench/bench_rows.h"
 
@@ -81,22 +80,28 @@ Cell CompareTimes(const AlternateOptions& options, double scale, const measure::
   return cell;
 }
 
-Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
-                      MatrixView<const float> x, std::size_t rows) {
-  const std::size_t few = std::min(x.rows / 2, rows);
-  const auto count = [&](std::size_t first) {
-    const measure::Work work = make(x.Block(0, 0, first, x.cols));
+std::optional<measure::VectorInstructions> InstructionsOf(
+    const std::function<measure::Work(std::size_t rows)>& make, std::size_t rows) {
+  const auto count = [&](std::size_t n) {
+    const measure::Work work = make(n);
     work();  // allocates
     return measure::CountVectorInstructions(work);
   };
-  const auto once = count(few), twice = count(2 * few);
-  if (!once || !twice) return {[x] { TensorAmax(x); }, "reading the input"};
-  // The difference leaves out what a call costs whatever its rows.
-  const double wide = twice->wide - once->wide, narrow = twice->narrow - once->narrow;
+  const auto once = count(rows), twice = count(2 * rows);
+  if (!once || !twice) return std::nullopt;
+  return measure::VectorInstructions{twice->wide - once->wide, twice->narrow - once->narrow};
+}
+
+Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
+                      MatrixView<const float> x, std::size_t rows) {
+  const std::size_t few = std::min(x.rows / 2, rows);
+  const auto count =
+      InstructionsOf([&](std::size_t n) { return make(x.Block(0, 0, n, x.cols)); }, few);
+  if (!count) return {[x] { TensorAmax(x); }, "reading the input"};
   const double times = static_cast<double>(x.rows) / static_cast<double>(few);
-  const double of_16 = (wide + narrow) / static_cast<double>(few * x.cols) * 16;
-  return {[=] {
-            measure::SpendVectorInstructions({wide * times, narrow * times});
+  const double of_16 = (count->wide + count->narrow) / static_cast<double>(few * x.cols) * 16;
+  return {[n = *count, times] {
+            measure::SpendVectorInstructions({n.wide * times, n.narrow * times});
           },
           "its " + measure::NumberText(of_16) + " vector instructions / 16 elements"};
 }

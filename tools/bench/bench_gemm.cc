@@ -111,13 +111,40 @@ Work Fp4Products(const BenchLayer& layer, const std::string& format) {
   return [products] { products->Run(); };
 }
 
+// The limit of a layer's products with operands in a 4-bit format: as many additions, on one of
+// `threads` threads, as the products execute vector instructions. These are counted on a few rows
+// and columns of the first one. None, where they cannot be counted.
+Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads) {
+  constexpr std::size_t kRows = 24, kCols = 96;
+  const BenchProduct& p = layer.Products().front();
+  const std::size_t depth = p.a.cols;
+  const Dialect f = *FindDialect(format);
+  const GemmOptions options{.block = static_cast<int>(f.block_cols)};
+  const auto b = std::make_shared<Fp4Values>(p.b.Block(0, 0, kCols, depth), f);
+  const auto count = InstructionsOf(
+      [&](std::size_t rows) -> Work {
+        const auto a = std::make_shared<Fp4Values>(p.a.Block(0, 0, rows, depth), f);
+        const auto c = std::make_shared<Matrix<float>>(rows, kCols);
+        return [=] { Fp4Gemm(a->Operand(), b->Operand(), options, c->View()); };
+      },
+      kRows);
+  if (!count) return {};
+  const double products = static_cast<double>(kRows * kCols * depth);
+  const double times = layer.Flop() / 2 / products / threads;
+  return {[n = *count, times] {
+            measure::SpendVectorInstructions({n.wide * times, n.narrow * times});
+          },
+          "its " + measure::NumberText((count->wide + count->narrow) / products * 1024) +
+              " vector instructions / 1024 products"};
+}
+
 struct GemmEntry {
   std::string id, what;
   std::size_t d;
   bool all_threads;
   measure::Target target;
   MakeProducts make;
-  bool is_fp32;  // the FMA peak is its limit
+  bool is_fp32;  // the FMA peak is its limit; else the instructions of NVFP4 products
 };
 
 std::string Places(std::size_t d, bool all_threads) {
@@ -139,11 +166,10 @@ BenchEntry AgainstLibrary(const GemmEntry& g) {
     const BenchLayer layer(g.d);
     const std::vector<Rival> rivals = SgemmRivals(c, layer);
     if (rivals.empty()) return Missing(WhyNoRivals(c));
-    Limit peak;
-    if (g.is_fp32) {
-      peak = {[&layer] { measure::SpendFlop(layer.Flop()); }, "its FLOP at the FMA peak"};
-    }
-    return CompareRates(c.On(threads), 1e-9 * layer.Flop(), g.make(layer), rivals, peak);
+    const Limit limit = g.is_fp32 ? Limit{[&layer] { measure::SpendFlop(layer.Flop()); },
+                                          "its FLOP at the FMA peak"}
+                                  : Fp4Instructions(layer, "nvfp4", threads);
+    return CompareRates(c.On(threads), 1e-9 * layer.Flop(), g.make(layer), rivals, limit);
   };
   return e;
 }
@@ -159,7 +185,8 @@ BenchEntry Mxfp4AgainstNvfp4(std::size_t d) {
     const ThreadsScope scope(1);
     const BenchLayer layer(d);
     return CompareRates(c.OneThread(), 1e-9 * layer.Flop(), Fp4Products(layer, "mxfp4.rceil"),
-                        {{"", Fp4Products(layer, "nvfp4")}});
+                        {{"", Fp4Products(layer, "nvfp4")}},
+                        Fp4Instructions(layer, "mxfp4.rceil", 1));
   };
   return e;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "fp4lab/measure/alternate.h"
 #include "fp4lab/measure/sgemm_peer.h"
 #include "fp4lab/measure/table.h"
+#include "fp4lab/measure/vector_instructions.h"
 #include "fp4lab/train/trainer.h"
 
 namespace fp4lab::tools {
@@ -133,6 +135,11 @@ measure::Cell CompareTimes(const measure::AlternateOptions& options, double scal
 // some microseconds an instruction. Reading x, where they cannot be counted.
 Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)>& make,
                       MatrixView<const float> x, std::size_t rows = 16);
+// The vector instructions of `rows` rows, on one thread: those of make(2 rows) beyond those of
+// make(rows), which leaves out what a call costs whatever its rows. nullopt where instructions
+// cannot be counted.
+std::optional<measure::VectorInstructions> InstructionsOf(
+    const std::function<measure::Work(std::size_t rows)>& make, std::size_t rows);
 
 measure::Cell Missing(std::string why);
 
