@@ -1,8 +1,10 @@
 // IsAllowed accepts answers within the error of rcp.approx.ftz.f32 and refuses all others.
 #include "fp4lab/dialect/approximate.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/quantize/quantize.h"
@@ -89,6 +91,33 @@ TEST_CASE("An approximate kernel is allowed whatever its reciprocals do within t
     }
   }
   CHECK(differ > 30);  // else the simulated device has tested nothing
+}
+
+TEST_CASE("The reference's answer is allowed at every magnitude, subnormals included",
+          "[quantize]") {
+  for (const Dialect& d : Dialects()) {
+    if (!IsApproximate(d) || IsStochastic(d)) continue;
+    Matrix<float> x(2, 32);
+    const RandomStream random{.seed = 3};
+    for (int exponent = -149; exponent < 128; exponent += 3) {
+      for (std::size_t i = 0; i < x.values.size(); ++i) {
+        const float share = 0x1p-32f * static_cast<float>(random.Block(i)[0]);
+        x.values[i] = std::ldexp(share, exponent - static_cast<int>(i % 8));
+      }
+      CAPTURE(d.name, exponent);
+      CHECK(IsAllowed(d, x.View(), QuantizeAs(d, x.View())).ok);
+    }
+  }
+  const Dialect& d = Row("nvfp4.te.use-fast-math");  // its set holds 0x7 and 0x1 here
+  Matrix<float> x(1, 2);
+  x.values = {1.8734444e-38f, 7.3468537e-40f};
+  Quantized q = QuantizeAs(d, x.View());
+  CHECK(q.codes == std::vector<std::uint8_t>{7, 0});
+  CHECK(IsAllowed(d, x.View(), q).ok);
+  q.codes[1] = 1;
+  CHECK(IsAllowed(d, x.View(), q).ok);
+  q.codes[1] = 2;
+  CHECK_FALSE(IsAllowed(d, x.View(), q).ok);
 }
 
 TEST_CASE("A wrong kernel is outside of the allowed set", "[quantize]") {

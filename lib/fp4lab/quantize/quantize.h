@@ -69,9 +69,9 @@ Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row
               const DialectOptions& options = {});
 
 // For dialects that allow a set of answers (IsApproximate): whether the scale bytes, and the codes
-// under them, are among the answers that the stated error of the approximate instructions allows.
-// For all other dialects: whether q equals QuantizeAs. Allowed names the first element or block
-// outside the set.
+// under them, are among the answers that the stated error of the approximate instructions allows,
+// or equal QuantizeAs. For all other dialects: whether q equals QuantizeAs. Allowed names the first
+// element or block outside the set.
 //
 // The assumptions about rcp.approx.ftz.f32 are in dialect/approximate.h.
 struct Allowed {
