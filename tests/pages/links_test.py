@@ -1,4 +1,4 @@
-"""Every relative link of every page leads to a file, and to a heading of it. Every source file that a page names exists."""
+"""Every relative link of every page leads to a file, and to a heading of it. Source files that pages name exist."""
 
 import re
 import sys

@@ -98,12 +98,18 @@ Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)
   const auto count =
       InstructionsOf([&](std::size_t n) { return make(x.Block(0, 0, n, x.cols)); }, few);
   if (!count) return {[x] { TensorAmax(x); }, "reading the input"};
-  const double times = static_cast<double>(x.rows) / static_cast<double>(few);
-  const double of_16 = (count->wide + count->narrow) / static_cast<double>(few * x.cols) * 16;
-  return {[n = *count, times] {
+  const double counted = static_cast<double>(few * x.cols);
+  return InstructionLimit(*count, counted, static_cast<double>(x.size()), 16, "elements");
+}
+
+Limit InstructionLimit(const measure::VectorInstructions& count, double counted, double all,
+                       int per, const std::string& things) {
+  const double times = all / counted, of_per = (count.wide + count.narrow) / counted * per;
+  return {[n = count, times] {
             measure::SpendVectorInstructions({n.wide * times, n.narrow * times});
           },
-          "its " + measure::NumberText(of_16) + " vector instructions / 16 elements"};
+          "its " + measure::NumberText(of_per) + " vector instructions / " + std::to_string(per) +
+              " " + things};
 }
 
 Cell Missing(std::string why) { return {.missing = std::move(why)}; }

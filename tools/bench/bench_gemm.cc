@@ -116,6 +116,7 @@ Work Fp4Products(const BenchLayer& layer, const std::string& format) {
 // and columns of the first one. None, where they cannot be counted.
 Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads) {
   constexpr std::size_t kRows = 24, kCols = 96;
+  const ThreadsScope scope(1);  // this thread's instructions are counted
   const BenchProduct& p = layer.Products().front();
   const std::size_t depth = p.a.cols;
   const Dialect f = *FindDialect(format);
@@ -129,13 +130,8 @@ Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int th
       },
       kRows);
   if (!count) return {};
-  const double products = static_cast<double>(kRows * kCols * depth);
-  const double times = layer.Flop() / 2 / products / threads;
-  return {[n = *count, times] {
-            measure::SpendVectorInstructions({n.wide * times, n.narrow * times});
-          },
-          "its " + measure::NumberText((count->wide + count->narrow) / products * 1024) +
-              " vector instructions / 1024 products"};
+  return InstructionLimit(*count, static_cast<double>(kRows * kCols * depth),
+                          layer.Flop() / 2 / threads, 1024, "products");
 }
 
 struct GemmEntry {

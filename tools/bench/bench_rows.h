@@ -140,6 +140,10 @@ Limit OwnInstructions(const std::function<measure::Work(MatrixView<const float>)
 // cannot be counted.
 std::optional<measure::VectorInstructions> InstructionsOf(
     const std::function<measure::Work(std::size_t rows)>& make, std::size_t rows);
+// The limit of work on `all` things, of which `counted` execute `count` instructions: as many
+// additions. Its name gives the instructions for each `per` things.
+Limit InstructionLimit(const measure::VectorInstructions& count, double counted, double all,
+                       int per, const std::string& things);
 
 measure::Cell Missing(std::string why);
 
