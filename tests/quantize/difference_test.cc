@@ -139,7 +139,7 @@ bool BehaveAlike(const Dialect& a, const Dialect& b) {
                     });
 }
 
-// The exact formulas that QuantizeAs computes for the approximate dialect of -use_fast_math.
+// The exact formulas of the dialect of -use_fast_math where .ftz flushes nothing.
 Dialect Member(Dialect d) {
   if (d.tensor_scale == TensorScaleRule::kEncodeApproximate)
     d.tensor_scale = TensorScaleRule::kEncodeScale;

@@ -74,14 +74,6 @@ struct FactorInput {
 
 inline constexpr float kBf16Max = 0x1.fep127f;
 
-// rcp.approx.ftz.f32 as if its result were the correctly rounded reciprocal: subnormal arguments
-// count as 0, subnormal results become 0. (dialect/approximate.h has the results that a device may
-// return.)
-constexpr float RcpFtz(float a) {
-  if (Magnitude(a) < kFloatMin) return std::bit_cast<float>(0x7F800000u);
-  const float reciprocal = 1.0f / a;
-  return Magnitude(reciprocal) < kFloatMin ? 0.0f : reciprocal;
-}
 constexpr float GuardedReciprocal(float x) { return x == 0.0f ? 0.0f : 1.0f / x; }
 
 // e of kReciprocal, as a function that tuned kernels call. s = 0 and NaN give FLT_MAX, as fminf
@@ -120,14 +112,14 @@ struct Formula<Factor::kReciprocalNan> {
 
 template <>
 struct Formula<Factor::kReciprocalApproximate> : ApproximateFormula {
-  // The instruction allows a set of answers; Number has the correctly rounded reciprocal.
+  // The instruction allows a set of answers; Number has the rounded reciprocal, flushed.
   static constexpr std::string_view kLabel = "reciprocal_approximate";
   static constexpr std::string_view kText =
       "v = fl(x*e), e = min(rcp.approx.ftz(fl(s*D)), FLT_MAX)";
   static constexpr std::string_view kShort = "e = 1 / (s * D)";
   static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
   static constexpr float Number(const FactorInput& in) {
-    return Formula<Factor::kReciprocal>::Number(in);
+    return ClampToMax(RcpFtz(in.s * in.tensor.decode));
   }
 };
 

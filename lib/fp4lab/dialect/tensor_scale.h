@@ -1,4 +1,4 @@
-// The tensor scales of a tensor or row, and the clamps that the formulas use.
+// The tensor scales of a tensor or row, and the arithmetic that formulas share.
 #pragma once
 
 #include <bit>
@@ -23,6 +23,15 @@ constexpr float ClampToMax(float a) { return a < kFloatMax ? a : kFloatMax; }
 constexpr float ClampToMaxOrNan(float a) { return a > kFloatMax ? kFloatMax : a; }
 constexpr float Magnitude(float x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
+}
+
+// rcp.approx.ftz.f32 as if its result were the correctly rounded reciprocal: subnormal arguments
+// count as 0, subnormal results become 0. (dialect/approximate.h has the results that a device may
+// return.)
+constexpr float RcpFtz(float a) {
+  if (Magnitude(a) < kFloatMin) return std::bit_cast<float>(0x7F800000u);
+  const float reciprocal = 1.0f / a;
+  return Magnitude(reciprocal) < kFloatMin ? 0.0f : reciprocal;
 }
 
 }  // namespace fp4lab

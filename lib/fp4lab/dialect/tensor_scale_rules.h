@@ -112,12 +112,13 @@ struct Formula<TensorScaleRule::kEncodeFused> : EncodeFirst, ReadByAmax {
 
 template <>
 struct Formula<TensorScaleRule::kEncodeApproximate> : EncodeFirst, ReadByAmax, ApproximateFormula {
-  // div.approx and rcp.approx allow a set of answers; Numbers() has the correctly rounded ones.
+  // div.approx and rcp.approx allow a set of answers; Numbers() has the rounded ones, flushed.
   static constexpr std::string_view kLabel = "encode_approximate";
   static constexpr std::string_view kText =
       "S = min(div.approx.ftz(C, amax), FLT_MAX), 1 where amax or S is 0; D = rcp.approx.ftz(S)";
   static constexpr TensorScale Numbers(const TensorScaleInput& in) {
-    return Formula<TensorScaleRule::kEncodeScale>::Numbers(in);
+    const float encode = EncodeTensorScale(in.c, in.amax).encode;
+    return {encode, RcpFtz(encode)};
   }
 };
 

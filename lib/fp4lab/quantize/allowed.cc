@@ -92,7 +92,7 @@ Verdict Judge(const AnswerBlock& block) {
           CodesOutside(block, s, FactorInterval(d, b, s, block.byte, block.tensor))};
 }
 
-// Equality with the reference's block.
+// The verdict on a block of an exact dialect: equality with the reference's block.
 Verdict Compare(const AnswerBlock& block, const Quantized& want, const BlockGrid& grid,
                 std::size_t row, std::size_t col) {
   Verdict verdict;
@@ -139,8 +139,7 @@ struct Answer {
   MatrixView<const float> x;
   const Quantized& q;
   BlockGrid grid;
-  Quantized want;       // the reference's
-  bool by_set = false;  // judged by the set that the instructions allow; else by equality
+  Quantized want;  // the only right answer of a dialect that is not approximate
 };
 
 // Adds the verdict on the blocks of one row of blocks.
@@ -159,7 +158,7 @@ void JudgeRow(const Answer& answer, std::size_t i, const TensorScale& tensor, Al
                             q.scales.empty() ? std::uint8_t{0} : q.scales[i * grid.cols + j],
                             q.scale_values.empty() ? 0.0f : q.scale_values[i * grid.cols + j]};
     const Verdict verdict =
-        answer.by_set ? Judge(block) : Compare(block, answer.want, grid, row, col);
+        IsApproximate(answer.dialect) ? Judge(block) : Compare(block, answer.want, grid, row, col);
     if (allowed->ok && (verdict.scale_outside || verdict.codes_outside > 0)) {
       allowed->ok = false;
       allowed->first_row = row;
@@ -209,11 +208,8 @@ Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quant
               (floats ? q.scale_values.size() : q.scales.size()) == grid.rows * grid.cols,
           "one scale per block");
   const std::vector<float> amax = TensorAmaxes(dialect, x, options);
-  Answer answer{dialect, x, q, grid, QuantizeAs(dialect, x, options)};
-  // The reference is never refused: it keeps subnormal products, which `.ftz` flushes.
-  const Allowed equal = JudgeAll(answer, amax);
-  if (equal.ok || !IsApproximate(dialect)) return equal;
-  answer.by_set = true;
+  const Answer answer{dialect, x, q, grid,
+                      IsApproximate(dialect) ? Quantized{} : QuantizeAs(dialect, x, options)};
   if (dialect.tensor_scale != TensorScaleRule::kEncodeApproximate) return JudgeAll(answer, amax);
   return JudgeUnderEach(answer, PossibleTensorScales(dialect, TensorScaleOfRow(dialect, amax, 0)));
 }

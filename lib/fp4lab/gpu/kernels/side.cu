@@ -76,6 +76,12 @@ __device__ inline bool IsExact(double sum, const ColumnPart& part) {
   return part.lowest >= unit && units == rint(units);
 }
 
+// Whether that holds for the column of every lane of a warp.
+template <ColumnFold fold>
+__device__ inline bool AllExact(double sum, const ColumnPart& part) {
+  return fold == ColumnFold::kLargest || __all_sync(kAllLanes, IsExact<fold>(sum, part));
+}
+
 // Joins the parts of a thread block's lines; line 0 gets the result.
 template <ColumnFold fold>
 __device__ inline void JoinLines(ColumnPart* part) {
@@ -125,7 +131,7 @@ __device__ inline double FoldInOrder(const ColumnPart* parts, std::size_t count,
     const std::size_t first = i * kPartRows;
     if (threadIdx.y == 0) {
       const ColumnPart part = c < cols ? parts[i * cols + c] : ColumnPart{};
-      const bool exact = __all_sync(kAllLanes, IsExact<fold>(sum, part));
+      const bool exact = AllExact<fold>(sum, part);
       if (exact) sum += part.fold;
       if (threadIdx.x == 0) in_order = !exact;
     }
@@ -162,8 +168,7 @@ __global__ void __launch_bounds__(kColumns* kLines)
   }
   JoinLines<fold>(&whole);
   if (threadIdx.y == 0) {
-    const bool exact =
-        fold == ColumnFold::kLargest || __all_sync(kAllLanes, IsExact<fold>(0.0, whole));
+    const bool exact = AllExact<fold>(0.0, whole);
     if (threadIdx.x == 0) in_order = !exact;
   }
   __syncthreads();
