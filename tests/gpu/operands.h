@@ -82,7 +82,15 @@ void CheckOperand(const OperandRecipe& recipe, const Place& place, std::vector<f
                                   memory.amax.data() + operand, out.data(), &rows);
   const Expected want = OnCpu(recipe, place, x);
   CHECK(made.values == out.data());
-  CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
+  if (made.scales.scales != nullptr) {
+    Matrix<float> values(place.rows, place.cols);
+    values.values = FloatsOf(out);
+    MultiplyByScales(made.scales, ScaleShapeOf(*recipe.format, place), nullptr,
+                     place.along_rows ? values.View().Transposed() : values.View());
+    CHECK(Different(values.values, want.values) == 0);
+  } else {
+    CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
+  }
   CHECK(Different(FloatsOf(device), x) == 0);
   const OperandPlan plan = PlanOf(recipe);
   if (plan.has_tensor_amax) {

@@ -26,24 +26,28 @@ struct RegisterJob {
   const float* amax = nullptr;  // of the tensor, or of each row in row-scaled dialects
 };
 
-// Whether the kernels in registers take a matrix of this shape and place, in whole blocks of one
-// row, under the dialect's factor.
+// Whether 16 bytes can be loaded or stored at once.
+inline bool IsAligned(const void* place) {
+  return reinterpret_cast<std::uintptr_t>(place) % 16 == 0;
+}
+
+// Whether the kernels in registers take a matrix of this shape and place, in whole blocks, under
+// the dialect's factor.
 inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values) {
   const bool scales = Divides(d.factor) || HasScaling<ElementScaling::kMultiply>(d.factor) ||
                       HasScaling<ElementScaling::kZeroWhereZero>(d.factor);
-  if (!scales || d.block_rows != 1 || d.block_cols <= 0 || job.rows == 0 || job.cols == 0)
-    return false;
-  if (job.cols % static_cast<std::size_t>(d.block_cols) != 0) return false;
+  if (!scales || d.block_rows <= 0 || d.block_cols <= 0) return false;
+  if (job.rows == 0 || job.rows % static_cast<std::size_t>(d.block_rows) != 0) return false;
+  if (job.cols == 0 || job.cols % static_cast<std::size_t>(d.block_cols) != 0) return false;
   if (job.rows >= 1u << 31 || job.cols >= 1u << 31 || job.rows * job.cols / 16 >= 1u << 31) {
     return false;
   }
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  return job.transposed || (aligned(job.x) && aligned(values.values));
+  return job.transposed || (IsAligned(job.x) && IsAligned(values.values));
 }
 // The same for the kernels of BF16 in blocks of 16 or 32; if so, describes the matrix in *to.
 inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
                           RegisterJob* to) {
-  const bool blocks = d.block_cols == 16 || d.block_cols == 32;
+  const bool blocks = d.block_rows == 1 && (d.block_cols == 16 || d.block_cols == 32);
   if (!job.bf16 || !blocks || !FitsRegisters(d, job, values)) return false;
   *to = {static_cast<const std::uint16_t*>(job.x), static_cast<std::uint16_t*>(values.values),
          static_cast<std::uint32_t>(job.rows), static_cast<std::uint32_t>(job.cols), job.side.amax};
@@ -194,6 +198,9 @@ class ElementValues {
     } else {
       if (v == 0.0f && !d_.keeps_negative_zero) v = 0.0f;
       if (v != v) return nan_;
+      if constexpr (kElement == FormatId::kE4M3 && kRounding == ElementRounding::kNearestEven) {
+        return NearestE4m3(v);
+      }
       const std::uint32_t random =
           kRounding == ElementRounding::kStochastic16 ? fields >> (16 * half) : fields;
       const std::uint32_t code = Formula<kRounding>::Code({kElement, x, scale_, v, random});
@@ -203,6 +210,18 @@ class ElementValues {
   }
 
  private:
+  // v rounded to four significant bits or, below 2^-6, to a multiple of 2^-9; at most 448.
+  __device__ float NearestE4m3(float v) const {
+    const float a = fabsf(v);
+    const std::uint32_t bits = __float_as_uint(a);
+    const std::uint32_t even = (bits + 0x7FFFFu + (bits >> 20 & 1u)) & 0xFFF00000u;
+    const float small = (a + 0x1.8p14f) - 0x1.8p14f;
+    const float value = a < 0x1p-6f ? small : fminf(__uint_as_float(even), 448.0f);
+    const bool clears = value == 0.0f && d_.never_negative_zero;
+    const std::uint32_t sign = clears ? 0u : __float_as_uint(v) & 0x80000000u;
+    return __uint_as_float(__float_as_uint(value) | sign);
+  }
+
   // The three bits of the code, moved to the lowest exponent bits and the highest fraction bit of
   // binary32, are the value times 2^-126.
   __device__ float OfE2m1(float v, std::uint32_t fields, int half) const {

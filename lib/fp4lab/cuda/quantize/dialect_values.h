@@ -21,6 +21,10 @@ struct ValuesJob {
   // The result, with the layout and the type of x; may be x itself. BF16 results are RNE, and exact
   // unless they are subnormal or the block scales are in binary32.
   void* values = nullptr;
+  // If not null, values are those of elements alone, exact in BF16, and the scale of block (i, j)
+  // goes to scales[j * rows of blocks + i]. Of blocks of 64 elements per row or a multiple, not of
+  // MS-EDEN.
+  float* scales = nullptr;
 };
 
 // Element formats of the kernels: signed, at most 8 bits.

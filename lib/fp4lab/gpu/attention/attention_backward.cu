@@ -207,7 +207,7 @@ struct QuerySource {
     const float* from = threadIdx.x < kTile ? statistics : dots;
     LoadFloat((threadIdx.x < kTile ? stage->statistic : stage->dot) + i, from + (inside ? row : 0),
               inside);
-    CommitLoads();
+    cuda::CommitCopies();
   }
 };
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/gpu/attention/wgmma.cuh"
+#include "fp4lab/gpu/gemm/wgmma.cuh"
 #include "fp4lab/nn/attention/attention.h"
 #include "fp4lab/nn/attention/tensor_core_attention.h"
 
@@ -58,7 +58,7 @@ struct KeyStage {
   __device__ void Load(const HeadShape& s, const Head<kDim>& h, int key) {
     keys.template Load<kThreads>(h.k, s.Width<kDim>(), key, s.sequence);
     values.template Load<kThreads>(h.v, s.Width<kDim>(), key, s.sequence);
-    CommitLoads();
+    cuda::CommitCopies();
   }
 };
 

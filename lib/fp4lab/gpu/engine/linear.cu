@@ -3,6 +3,7 @@
 #include "fp4lab/gpu/engine/linear.cuh"
 #include "fp4lab/gpu/engine/operand.cuh"
 #include "fp4lab/gpu/engine/step_parts.cuh"
+#include "fp4lab/gpu/gemm/scaled_gemm.cuh"
 #include "fp4lab/recipe/recipe.h"
 
 namespace fp4lab::gpu {
@@ -57,10 +58,7 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
   const OperandPlan plan = PlanOf(recipe);
   const bool decodes = recipe.from_fprop && !PlanOf(fprop).is_plain;
   if (plan.is_plain && !decodes) return {rounded, nullptr};
-  if (has) {
-    const std::size_t count = place.QuantizedRows();
-    return {memory.data(), amax, plan.has_row_scales ? rows->Decode(count) : nullptr};
-  }
+  if (has) return OperandOf<T>(recipe, place, memory.data(), amax, rows);
   const std::size_t size = weight->out * weight->in;
   Reserve(&memory, size);
   has = true;
@@ -88,7 +86,11 @@ Operand<T> FpropWeight(const LinearRecipe& recipe, const DeviceCall& call,
 template <class T>
 Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
                        DeviceWeight<T>* weight) {
-  if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) return FpropWeight(recipe, call, weight);
+  if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) {
+    Operand<T> shared = FpropWeight(recipe, call, weight);
+    shared.scales = shared.scales.Turned();
+    return shared;
+  }
   return WeightOperand(recipe.dgrad.b, kDgradWeight, recipe.fprop.b, call, weight);
 }
 
@@ -133,10 +135,35 @@ void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float
   GemmProblem<T> product{gemm.m,           gemm.n, gemm.k, gemm.a, gemm.b, gemm.a_transposed,
                          gemm.b_transposed};
   product.tokens_vary = gemm.tokens_vary;
+  product.a_scales = gemm.a_scales;
+  product.b_scales = gemm.b_scales;
   product.alpha = gemm.alpha;
   product.d = Reserve(&scratch->product, gemm.m * gemm.n);
   call.gemms->Run(product, call.lane);
   ScaleRows(product.d, gemm.m, gemm.n, row_decode, column_decode, gemm.c, gemm.d, call.stream);
+}
+
+// Whether a product takes its operands' scales in binary32 apart from their values in BF16.
+// a_cols, b_cols: of the operands' memory.
+bool TakesScalesOf(const GemmRecipe& recipe, std::size_t length, std::size_t a_cols,
+                   std::size_t b_cols) {
+  const auto fits = [&](const OperandRecipe& operand) {
+    if (operand.side) return false;
+    const auto window = static_cast<std::size_t>(operand.scale_window);
+    return window == 0 ||
+           (length % window == 0 && operand.format->scale_encoding != ScaleEncoding::kBinary32);
+  };
+  return fits(recipe.a) && fits(recipe.b) &&
+         TakesScales(PlanOf(recipe.a).scaled_block, PlanOf(recipe.b).scaled_block, a_cols, b_cols);
+}
+
+// Whether the operands of the linear's products have to be in binary32.
+bool NeedsWideOperands(const LinearRecipe& recipe, std::size_t tokens,
+                       const DeviceWeight<Bf16>& weight) {
+  const std::size_t in = weight.in, out = weight.out;
+  return HasWideOperands(recipe) &&
+         !(TakesScalesOf(recipe.fprop, in, in, in) && TakesScalesOf(recipe.dgrad, out, out, in) &&
+           TakesScalesOf(recipe.wgrad, tokens, out, in));
 }
 
 // The binary32 weight and scratch of a linear with wide operands.
@@ -207,7 +234,7 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
                    bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
                    DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    if (HasWideOperands(recipe)) {
+    if (NeedsWideOperands(recipe, tokens, *weight)) {
       float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
       return LinearForward(recipe, call, tokens, trains, measured, wide_x, false,
                            Wide(recipe, weight), Wide(tokens, *weight, scratch), c, y);
@@ -240,6 +267,8 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   gemm.alpha = Made(alpha, left, call);
   gemm.c = c;
   gemm.d = y;
+  gemm.a_scales = a.scales;
+  gemm.b_scales = w.scales;
   Multiply(call, gemm, a.row_decode, w.row_decode, scratch);
   if (term) {
     DeviceSide<T>& side = *scratch->side;
@@ -348,7 +377,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
                     DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
                     float* dw) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    if (HasWideOperands(recipe)) {
+    if (NeedsWideOperands(recipe, tokens, *weight)) {
       const float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
       const float* const wide_dy = Wide(dy, tokens * weight->out, &scratch->wide_dy, call.stream);
       return LinearBackward(recipe, call, tokens, measured, wide_x, false, Wide(recipe, weight),
@@ -386,6 +415,9 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   dgrad.tokens_vary = call.tokens_vary;
   dgrad.alpha = Made(alpha, left, call);
   dgrad.d = dx;
+  dgrad.b_transposed = w.turned;
+  dgrad.a_scales = a.scales;
+  dgrad.b_scales = w.scales;
   if (term) {
     SidedDgrad(recipe, call, dgrad, from, a, w, weight, scratch);
   } else {
@@ -399,6 +431,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   // If wgrad shares dgrad's operand in scratch->a, wgrad's other operand goes to scratch->b.
   T* const free = shares ? scratch->b.data() : scratch->a.data();
   Operand<T> a_t{shares ? a.values : scratch->b.data()};
+  if (shares) a_t.scales = a.scales.Turned();
   const Operand<T> b =
       WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free, &scratch->b_rows);
   if (!shares && !together) {
@@ -406,7 +439,10 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
                   scratch->b.data(), &scratch->a_rows, both, &left_t);
   }
   GemmProblem<T> wgrad{weight->out, weight->in, tokens, a_t.values, b.values};
-  wgrad.a_transposed = true;
+  wgrad.a_transposed = !a_t.turned;
+  wgrad.b_transposed = b.turned;
+  wgrad.a_scales = a_t.scales;
+  wgrad.b_scales = b.scales;
   wgrad.tokens_vary = call.tokens_vary;
   wgrad.alpha = Made(alpha_t, left_t, call);
   wgrad.c = wgrad.d = dw;

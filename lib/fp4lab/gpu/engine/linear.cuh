@@ -15,8 +15,9 @@
 namespace fp4lab::gpu {
 
 // Whether the recipe rounds tensors to BF16 but has an operand whose values are not BF16 numbers:
-// products of an element and a binary32 block scale or the outer scale of a window. All operands of
-// such a linear are stored and multiplied in binary32.
+// products of an element and a binary32 block scale or the outer scale of a window. Where blocks
+// and windows fit the products of gemm/scaled_gemm.cuh, such scales stay apart from BF16 values.
+// Else all operands of the linear are stored and multiplied in binary32.
 bool HasWideOperands(const LinearRecipe& recipe);
 
 // A weight (out, in) and its operands, which micro-batches share until the weight changes.

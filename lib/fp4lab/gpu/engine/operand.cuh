@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp4lab/gpu/engine/device_call.cuh"
+#include "fp4lab/gpu/gemm/scaled_gemm.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/quantize/delayed_scaling.cuh"
 #include "fp4lab/gpu/quantize/dialect_operand.cuh"
@@ -23,6 +24,7 @@ struct Place {
   std::size_t rows = 0, cols = 0;
   bool along_rows = false;
   std::size_t QuantizedRows() const { return along_rows ? cols : rows; }
+  std::size_t Length() const { return along_rows ? rows : cols; }  // of the reduction axis
 };
 
 // Codes and scales of the values that the GPU made of `before`, since the GPU keeps none: those
@@ -43,16 +45,41 @@ inline Quantized QuantizedOf(const Dialect& dialect, MatrixView<const float> bef
   return q;
 }
 
+// The shape of the blocks' scales that QuantizeToValues keeps apart, as a matrix (blocks along the
+// reduction axis, blocks of rows).
+struct ScaleShape {
+  std::size_t blocks = 0, rows = 0, block_rows = 1;
+};
+inline ScaleShape ScaleShapeOf(const Dialect& d, const Place& place) {
+  const auto block_rows = static_cast<std::size_t>(d.block_rows);
+  return {DivideUp(place.Length(), static_cast<std::size_t>(d.block_cols)),
+          DivideUp(place.QuantizedRows(), block_rows), block_rows};
+}
+
+// x (rows, length) *= the scales of its blocks.
+inline void MultiplyByScales(const BlockScales& s, const ScaleShape& shape, cudaStream_t stream,
+                             MatrixView<float> x) {
+  const Matrix<float> scales = Fetched(s.scales, shape.blocks, shape.rows, stream);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) x(r, c) *= scales(c / s.block, r / s.rows);
+  }
+}
+
 // Copies the operand's tensor and values to the host for the observer. `amax`: the amax of the
-// tensor, or of each row of the quantized matrix, as floats in device memory.
+// tensor, or of each row of the quantized matrix, as floats in device memory. `scales`: those that
+// the values do not contain.
 template <class T>
 void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-             const Place& place, const T* x, const T* values, const void* amax) {
+             const Place& place, const T* x, const T* values, const void* amax,
+             const BlockScales& scales = {}) {
   Matrix<float> before = Fetched(x, place.rows, place.cols, call.stream);
   Matrix<float> after = Fetched(values, place.rows, place.cols, call.stream);
   const auto oriented = [&](Matrix<float>& m) {
     return place.along_rows ? m.View().Transposed() : m.View();
   };
+  if (scales.scales != nullptr) {
+    MultiplyByScales(scales, ScaleShapeOf(*recipe.format, place), call.stream, oriented(after));
+  }
   if (recipe.hadamard != 0) {
     RandomHadamard(oriented(before), TransformOf(recipe, call), oriented(before));
   }
@@ -88,6 +115,31 @@ inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const 
                   call.stream);
 }
 
+inline WindowShape WindowsOf(const OperandRecipe& recipe, const Place& place) {
+  return {place.rows, place.cols, place.along_rows, static_cast<std::size_t>(recipe.scale_window)};
+}
+
+// The operand that Prepare has made, or makes, in `values`, `amax` and `rows`.
+template <class T>
+Operand<T> OperandOf(const OperandRecipe& recipe, const Place& place, const T* values,
+                     const std::uint32_t* amax, RowScales* rows) {
+  const OperandPlan plan = PlanOf(recipe);
+  Operand<T> operand{values, amax};
+  if (plan.has_row_scales) operand.row_decode = rows->Decode(place.QuantizedRows());
+  const bool apart = plan.scaled_block != 0 && plan.scaled_block % kScaledStep == 0;
+  if (!apart || !std::is_same_v<T, Bf16>) return operand;
+  if (plan.has_windows) {
+    const WindowShape shape = WindowsOf(recipe, place);
+    operand.turned = place.along_rows;
+    operand.scales = {rows->Decode(shape.Lines()), 1, shape.window, shape.WindowsOfRow(), 1};
+    return operand;
+  }
+  const ScaleShape shape = ScaleShapeOf(*recipe.format, place);
+  operand.scales = {Reserve(&rows->blocks, shape.blocks * shape.rows), shape.block_rows,
+                    plan.scaled_block, 1, shape.rows};
+  return operand;
+}
+
 // Prepare for a dialect that no kernel of quantize.cuh computes. Any transform that these kernels
 // lack has been applied to x.
 template <class T>
@@ -102,7 +154,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
     QuantizeToValues(job, x, nullptr, out, call.stream);
     from = out;
   }
-  Operand<T> made{out, amax};
+  const Operand<T> made = OperandOf(recipe, place, out, amax, rows);
   float* numbers = reinterpret_cast<float*>(amax);
   if (plan.has_row_scales) numbers = rows->Amax(place.QuantizedRows());
   if (HasTensorScale(d) && !(measured && plan.needs_amax)) {
@@ -114,12 +166,12 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
                           .transposed = place.along_rows,
                           .amax = numbers,
                           .source = RandomSourceOf(recipe, operand, call.random),
-                          .values = out},
+                          .values = out,
+                          .scales = made.scales.scales != nullptr ? rows->blocks.data() : nullptr},
                          call.stream);
   if (plan.has_row_scales) {
-    float* const decode = rows->Decode(place.QuantizedRows());
-    DecodeRows(d, numbers, place.QuantizedRows(), decode, call.stream);
-    made.row_decode = decode;
+    const std::size_t count = place.QuantizedRows();
+    DecodeRows(d, numbers, count, rows->Decode(count), call.stream);
   }
   return made;
 }
@@ -149,34 +201,45 @@ Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, con
   return {out, amax};
 }
 
-// Prepare for an operand with windows of scales, whose transform has been applied to x: its values
-// times the scales of their windows.
-inline Operand<float> PrepareWindows(const OperandRecipe& recipe, LinearOperand operand,
-                                     const DeviceCall& call, const Place& place, const float* x,
-                                     std::uint32_t* amax, float* out, RowScales* rows) {
+// Prepare for an operand with windows of scales, whose transform has been applied to x. In
+// binary32: its values times the scales of their windows. In BF16: the matrix of its windows, which
+// must be whole, and their scales apart.
+template <class T>
+Operand<T> PrepareWindows(const OperandRecipe& recipe, LinearOperand operand,
+                          const DeviceCall& call, const Place& place, const T* x,
+                          std::uint32_t* amax, T* out, RowScales* rows) {
+  constexpr bool kApart = std::is_same_v<T, Bf16>;
   const OperandRecipe recipe_of_lines = LinesOf(recipe);
-  const WindowShape shape{place.rows, place.cols, place.along_rows,
-                          static_cast<std::size_t>(recipe.scale_window)};
+  const WindowShape shape = WindowsOf(recipe, place);
   const Place lines{shape.Lines(), shape.window, false};
   const std::size_t size = lines.rows * lines.cols;
-  float* values = out;
+  T* values = out;
   if (!shape.LiesAsLines()) {
-    values = Reserve(&rows->lines, size);
-    ToLines(shape, x, values, call.stream);
-    x = values;
+    T* const moved = rows->template Lines<T>(size);
+    ToLines(shape, x, moved, call.stream);
+    x = moved;
+    if (!kApart) values = moved;
   }
-  DeviceArray<float> apart;  // an observer sees both x and the values
+  DeviceArray<T> apart;  // an observer sees both x and the values
   if (call.observer != nullptr) {
-    apart = DeviceArray<float>(size);
+    apart = DeviceArray<T>(size);
     values = apart.data();
   }
-  const Operand<float> made =
+  const Operand<T> made =
       PrepareUnseen(recipe_of_lines, operand, call, lines, x, amax, values, rows, false, nullptr);
   if (call.observer != nullptr) {
     Observe(recipe_of_lines, operand, call, lines, x, values, rows->Amax(lines.rows));
   }
-  FromLines(shape, values, made.row_decode, out, call.stream);
-  return {out, nullptr};
+  if constexpr (kApart) {
+    if (values != out) {
+      Check(cudaMemcpyAsync(out, values, size * sizeof(T), cudaMemcpyDeviceToDevice, call.stream),
+            "copy on the GPU");
+    }
+    return OperandOf<T>(recipe, place, out, nullptr, rows);
+  } else {
+    FromLines(shape, values, made.row_decode, out, call.stream);
+    return {out, nullptr};
+  }
 }
 
 // Makes an operand of x, which holds rounded values. The result is x itself if the recipe changes
@@ -196,18 +259,13 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
     from = out;
     measured = false;
   }
-  if (plan.has_windows) {
-    if constexpr (std::is_same_v<T, float>) {
-      return PrepareWindows(recipe, operand, call, place, from, amax, out, rows);
-    }
-    Expects(false, "windows of scales in binary32 (HasWideOperands)");
-  }
+  if (plan.has_windows) return PrepareWindows(recipe, operand, call, place, from, amax, out, rows);
   const Operand<T> made =
       PrepareUnseen(recipe, operand, call, place, from, amax, out, rows, measured, alpha);
   if (call.observer != nullptr && recipe.format) {
     const void* const numbers =
         plan.has_row_scales ? static_cast<const void*>(rows->Amax(place.QuantizedRows())) : amax;
-    Observe(recipe, operand, call, place, x, out, numbers);
+    Observe(recipe, operand, call, place, x, out, numbers, made.scales);
   }
   return made;
 }
@@ -225,9 +283,10 @@ const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
   DeviceCall unseen = call;
   unseen.observer = nullptr;
   const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
-  if (fprop.scale_window == 0) {
-    DecodeValues(fprop.format, bf16, made.amax, made.row_decode, place.rows, place.cols, memory,
-                 call.stream);
+  const bool has_windows = fprop.scale_window != 0;
+  if (!has_windows || made.scales.scales != nullptr) {
+    DecodeValues(has_windows ? std::nullopt : fprop.format, bf16, made.amax, made.row_decode,
+                 made.scales, place.rows, place.cols, memory, call.stream);
   } else if constexpr (std::is_same_v<T, float>) {  // windows have multiplied it already
     if (bf16) RoundTo(memory, place.rows * place.cols, memory, call.stream);
   }

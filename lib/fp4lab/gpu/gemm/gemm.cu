@@ -11,6 +11,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/gpu/gemm/gemm.cuh"
+#include "fp4lab/gpu/gemm/scaled_gemm.cuh"
 
 namespace fp4lab::gpu {
 namespace {
@@ -195,6 +196,13 @@ void Gemms::Run(const GemmProblem<T, D>& p, std::size_t lane) {
           "GemmProblem: a number of tokens varies along rows");
   State& s = *state_;
   const State::Lane& on = s.lanes.at(lane);
+  if (p.a_scales.scales != nullptr || p.b_scales.scales != nullptr) {
+    if constexpr (std::is_same_v<T, Bf16>) {
+      return MultiplyScaled(p, reinterpret_cast<float*>(on.workspace.data()),
+                            kWorkspace / sizeof(float), on.stream);
+    }
+    Expects(false, "GemmProblem: scales of blocks of BF16 operands");
+  }
   Plan& plan = s.PlanFor(p);
   const float* const constants = s.constants.data();
   const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;

@@ -51,19 +51,40 @@ __global__ void DecodeKernel(Dialect d, const float* amax, std::size_t count, fl
   if (i < count) decode[i] = OperandDecode(d, amax[i]);
 }
 
-// One thread block per row.
-template <class T>
+// kWidth neighbours of a row, loaded and stored at once.
+template <class T, int kWidth>
+struct alignas(kWidth * sizeof(T) < 16 ? sizeof(T) : 16) Neighbours {
+  T x[kWidth];
+};
+
+// A thread has kWidth neighbours. `has_dialect`: d decodes, too.
+template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
-    DecodeValuesKernel(Dialect d, bool bf16, const std::uint32_t* amax, const float* row_decode,
-                       std::size_t cols, T* values) {
-  const std::size_t row = blockIdx.x;
-  const float of_tensor = HasTensorScale(d) && !d.row_scaled ? __uint_as_float(*amax) : 0.0f;
-  const float factor = row_decode != nullptr ? row_decode[row] : OperandDecode(d, of_tensor);
-  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
-    T* const place = values + row * cols + c;
-    const float value = Load(place) * factor;
-    Store(place, bf16 ? RoundToBf16(value) : value);
+    DecodeValuesKernel(Dialect d, bool has_dialect, bool bf16, const std::uint32_t* amax,
+                       const float* row_decode, BlockScales scales, std::uint32_t pieces,
+                       std::uint32_t in_row, T* values) {
+  const std::uint32_t piece = blockIdx.x * kThreads + threadIdx.x;
+  if (piece >= pieces) return;
+  const std::uint32_t row = piece / in_row, column = piece % in_row * kWidth;
+  float factor = 1.0f;
+  if (has_dialect) {
+    const float of_tensor = HasTensorScale(d) && !d.row_scaled ? __uint_as_float(*amax) : 0.0f;
+    factor = row_decode != nullptr ? row_decode[row] : OperandDecode(d, of_tensor);
   }
+  float scale = 1.0f;  // blocks are multiples of kWidth
+  if (scales.scales != nullptr) {
+    const std::uint32_t group = row / static_cast<std::uint32_t>(scales.rows);
+    const std::uint32_t block = column / static_cast<std::uint32_t>(scales.block);
+    scale = scales.scales[group * scales.row_stride + block * scales.block_stride];
+  }
+  auto* const place = reinterpret_cast<Neighbours<T, kWidth>*>(values) + piece;
+  Neighbours<T, kWidth> own = *place;
+#pragma unroll
+  for (T& x : own.x) {
+    const float value = Load(&x) * scale * factor;
+    Store(&x, bf16 ? RoundToBf16(value) : value);
+  }
+  *place = own;
 }
 
 // One operand of the GEMM whose alpha is computed. `counts`: whether the operand contributes a
@@ -131,11 +152,19 @@ void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, fl
 
 template <class T>
 void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::uint32_t* amax,
-                  const float* row_decode, std::size_t rows, std::size_t cols, T* values,
-                  cudaStream_t stream) {
-  if (!dialect || rows == 0 || cols == 0) return;
-  DecodeValuesKernel<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
-      *dialect, bf16, amax, row_decode, cols, values);
+                  const float* row_decode, const BlockScales& scales, std::size_t rows,
+                  std::size_t cols, T* values, cudaStream_t stream) {
+  if ((!dialect && scales.scales == nullptr) || rows == 0 || cols == 0) return;
+  const auto launch = [&]<int kWidth>() {
+    const std::size_t pieces = rows * cols / kWidth;
+    Expects(pieces < std::size_t{1} << 32, "DecodeValues: fewer than 2^32 values");
+    DecodeValuesKernel<kWidth><<<Blocks(pieces, kThreads), kThreads, 0, stream>>>(
+        dialect.value_or(Dialect{}), dialect.has_value(), bf16, amax, row_decode, scales,
+        static_cast<std::uint32_t>(pieces), static_cast<std::uint32_t>(cols / kWidth), values);
+  };
+  constexpr int kWide = 8;
+  cols % kWide == 0 && scales.block % kWide == 0 ? launch.template operator()<kWide>()
+                                                 : launch.template operator()<1>();
   CheckLaunch("DecodeValues");
 }
 
@@ -161,9 +190,9 @@ template void MeasureTensorAmaxes(const Dialect&, const float*, std::size_t, std
 template void MeasureTensorAmaxes(const Dialect&, const Bf16*, std::size_t, std::size_t, bool,
                                   float*, cudaStream_t);
 template void DecodeValues(const std::optional<Dialect>&, bool, const std::uint32_t*, const float*,
-                           std::size_t, std::size_t, float*, cudaStream_t);
+                           const BlockScales&, std::size_t, std::size_t, float*, cudaStream_t);
 template void DecodeValues(const std::optional<Dialect>&, bool, const std::uint32_t*, const float*,
-                           std::size_t, std::size_t, Bf16*, cudaStream_t);
+                           const BlockScales&, std::size_t, std::size_t, Bf16*, cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,
                         const float*, float*, cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,

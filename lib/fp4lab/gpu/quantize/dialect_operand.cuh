@@ -13,6 +13,7 @@
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/gpu/gemm/gemm.cuh"
 
 namespace fp4lab::gpu {
 
@@ -34,13 +35,14 @@ void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, fl
                 cudaStream_t stream);
 
 // Decodes an operand in place, as DecodeOperand of nn/linear/operand.cc does except for the
-// Hadamard transform. Every value of values (rows, cols) is multiplied by row_decode[row] or, if
-// `row_decode` is null, by OperandDecode(dialect, *amax); the product is rounded to T, and to BF16
-// if `bf16`. If `dialect` is nullopt, the values stay.
+// Hadamard transform. Every value of values (rows, cols) is multiplied by the scale of its block
+// along its row, if `scales` has them, and, unless `dialect` is nullopt, by row_decode[row] or, if
+// that is null, by OperandDecode(dialect, *amax). The product is rounded to T, and to BF16 if
+// `bf16`. Without `scales` and `dialect` the values stay.
 template <class T>
 void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::uint32_t* amax,
-                  const float* row_decode, std::size_t rows, std::size_t cols, T* values,
-                  cudaStream_t stream);
+                  const float* row_decode, const BlockScales& scales, std::size_t rows,
+                  std::size_t cols, T* values, cudaStream_t stream);
 
 // *to receives the alpha of the GEMM of two operands, as AlphaOf of nn/linear/operand.h defines it;
 // nullopt: an operand that contributes no factor to alpha. amax_a, amax_b: float bits, read only if

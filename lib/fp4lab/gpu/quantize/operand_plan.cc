@@ -60,7 +60,7 @@ PairAmax AmaxOf(const PairPlan& pair, const OperandRecipe& row, const OperandRec
 bool IsTogether(const PairPlan& pair, const OperandRecipe& row, const OperandRecipe& column) {
   if (pair.row.kernel == OperandKernel::kDialects) return false;
   if (pair.column.kernel == OperandKernel::kDialects) return false;
-  if (row.side || column.side) return false;
+  if (row.side || column.side || pair.row.has_windows || pair.column.has_windows) return false;
   if (pair.row.transforms_apart || pair.column.transforms_apart || column.from_fprop) return false;
   const bool known =
       pair.amax == PairAmax::kOnePass || (!pair.row.needs_amax && !pair.column.needs_amax);
@@ -98,9 +98,13 @@ OperandPlan PlanOf(const OperandRecipe& recipe) {
   if (!recipe.format) return plan;
   if (plan.has_windows) {
     plan.kernel = KernelOf(LinesOf(recipe));
+    plan.scaled_block = static_cast<std::size_t>(recipe.scale_window);
     return plan;
   }
   const Dialect& d = *recipe.format;
+  if (d.scale_encoding == ScaleEncoding::kBinary32) {
+    plan.scaled_block = static_cast<std::size_t>(d.block_cols);
+  }
   plan.kernel = KernelOf(recipe);
   if (plan.kernel == OperandKernel::kUnits) plan.format = d;
   plan.has_tensor_amax = HasTensorScale(d) && !d.row_scaled;

@@ -2,6 +2,7 @@
 // code without CUDA: operand.cuh and linear.cu follow these plans.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -44,6 +45,9 @@ struct OperandPlan {
   // The operand has an outer scale for each window, which its values in binary32 contain: it has
   // neither a tensor amax nor scales of rows nor a factor of alpha.
   bool has_windows = false;
+  // Elements along the reduction axis that share a scale in binary32, of a block or a window; 0:
+  // there is none.
+  std::size_t scaled_block = 0;
 };
 OperandPlan PlanOf(const OperandRecipe& recipe);
 

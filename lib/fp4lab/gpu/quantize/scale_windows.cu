@@ -1,3 +1,4 @@
+#include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/quantize/scale_windows.cuh"
 
 namespace fp4lab::gpu {
@@ -17,19 +18,19 @@ struct Extents {
   }
 };
 
-__global__ void __launch_bounds__(kTile* kLines)
-    ToLinesKernel(Extents e, const float* x, float* lines) {
+template <class T>
+__global__ void __launch_bounds__(kTile* kLines) ToLinesKernel(Extents e, const T* x, T* lines) {
   __shared__ float tile[kTile][kTile + 1];
   const std::size_t k0 = std::size_t{blockIdx.x} * kTile, q0 = std::size_t{blockIdx.y} * kTile;
   for (unsigned i = threadIdx.y; i < kTile; i += kLines) {
     const unsigned dq = e.along_rows ? threadIdx.x : i, dk = e.along_rows ? i : threadIdx.x;
     const std::size_t q = q0 + dq, k = k0 + dk;
-    tile[dq][dk] = q < e.quantized && k < e.length ? x[e.Place(q, k)] : 0.0f;
+    tile[dq][dk] = q < e.quantized && k < e.length ? Load(x + e.Place(q, k)) : 0.0f;
   }
   __syncthreads();
   for (unsigned i = threadIdx.y; i < kTile; i += kLines) {
     const std::size_t q = q0 + i, k = k0 + threadIdx.x;
-    if (q < e.quantized && k < e.padded) lines[q * e.padded + k] = tile[i][threadIdx.x];
+    if (q < e.quantized && k < e.padded) Store(lines + q * e.padded + k, tile[i][threadIdx.x]);
   }
 }
 
@@ -63,7 +64,8 @@ dim3 GridOf(const Extents& e) {
 
 }  // namespace
 
-void ToLines(const WindowShape& shape, const float* x, float* lines, cudaStream_t stream) {
+template <class T>
+void ToLines(const WindowShape& shape, const T* x, T* lines, cudaStream_t stream) {
   const Extents e = ExtentsOf(shape);
   if (e.quantized == 0 || e.length == 0) return;
   ToLinesKernel<<<GridOf(e), dim3(kTile, kLines), 0, stream>>>(e, x, lines);
@@ -77,5 +79,8 @@ void FromLines(const WindowShape& shape, const float* lines, const float* decode
   FromLinesKernel<<<GridOf(e), dim3(kTile, kLines), 0, stream>>>(e, lines, decode, x);
   CheckLaunch("FromLines");
 }
+
+template void ToLines(const WindowShape&, const float*, float*, cudaStream_t);
+template void ToLines(const WindowShape&, const Bf16*, Bf16*, cudaStream_t);
 
 }  // namespace fp4lab::gpu

@@ -25,8 +25,9 @@ struct WindowShape {
   bool LiesAsLines() const { return !along_rows && cols % window == 0; }
 };
 
-// lines = the matrix of x's windows.
-void ToLines(const WindowShape& shape, const float* x, float* lines, cudaStream_t stream);
+// lines = the matrix of x's windows. T: float or Bf16.
+template <class T>
+void ToLines(const WindowShape& shape, const T* x, T* lines, cudaStream_t stream);
 
 // x = the operand of the matrix, each line multiplied by its decode scale. x may be `lines` if the
 // shape lies as lines.

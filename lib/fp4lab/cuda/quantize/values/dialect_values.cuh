@@ -23,7 +23,7 @@ inline __device__ void StoreValue(const SideJob& job, void* out, std::size_t pla
 
 template <FormatId kElement, unsigned kLanes, bool kQuest>
 __global__ void __launch_bounds__(kValuesThreads, 4)
-    ValuesKernel(Dialect d, SideJob job, RandomSource source, void* out) {
+    ValuesKernel(Dialect d, SideJob job, RandomSource source, void* out, float* scales) {
   d.element = kElement;  // a compile-time constant: the compiler drops the tables of formats
   const DialectGrid grid = GridOf(d, job.rows, job.cols);
   if (kLanes == 1) d.block_rows = 1;
@@ -33,13 +33,15 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
   const DialectBlock block = BlockAt(grid, job, thread / kLanes);
   const TensorScale tensor = TensorScaleOfBlock(job, d, block);
   const BlockNumbers numbers = Chosen<kLanes, kQuest>(job, d, tensor, block, lane);
+  if (scales != nullptr && lane == 0) scales[block.j * grid.rows + block.i] = numbers.scale;
+  const float factor = scales != nullptr ? 1.0f : numbers.scale;
   const int bits = RandomBitsOf(d.rounding);
   for (std::size_t r = block.r0 + lane; r < block.r0 + block.rows; r += kLanes) {
     for (std::size_t c = block.c0; c < block.c0 + block.cols; ++c) {
       const std::uint32_t random =
           bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.rows, job.cols);
       const std::uint32_t code = QuantizedElement(d, numbers, tensor, job.Element(r, c), random);
-      StoreValue(job, out, job.Place(r, c), Decode(kElement, code) * numbers.scale);
+      StoreValue(job, out, job.Place(r, c), Decode(kElement, code) * factor);
     }
   }
 }
@@ -52,7 +54,8 @@ void LaunchValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
   if (threads == 0) return;
   const unsigned launched = Blocks(threads, kValuesThreads);
   const auto launch = [&](auto kernel) {
-    kernel<<<launched, kValuesThreads, 0, stream>>>(d, job, values.source, values.values);
+    kernel<<<launched, kValuesThreads, 0, stream>>>(d, job, values.source, values.values,
+                                                    values.scales);
   };
   d.statistic == BlockStatistic::kQuest ? launch(ValuesKernel<kElement, kLanes, true>)
                                         : launch(ValuesKernel<kElement, kLanes, false>);
@@ -78,6 +81,9 @@ void ForElement(FormatId element, const LaunchOf& launch) {
 bool LaunchRegisterValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                           cudaStream_t stream);
 bool LaunchLaneValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                      cudaStream_t stream);
+// The same for tiles of 128 x 128.
+bool LaunchWholeTiles(const Dialect& d, const SideJob& job, const ValuesJob& values,
                       cudaStream_t stream);
 void LaunchTileValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                       cudaStream_t stream);

@@ -9,6 +9,9 @@ void QuantizeToValues(const Dialect& dialect, const ValuesJob& values, StreamHan
   Expects(CanQuantizeToValues(dialect), "a dialect whose values a kernel gives");
   Expects(!HasTensorScale(dialect) || values.amax != nullptr, "the format needs the tensor's amax");
   Expects(Feeds(values.source.generator, dialect), "the generator gives the bits of the rounding");
+  Expects(values.scales == nullptr || (dialect.unbias != Unbias::kMsEden &&
+                                       dialect.block_cols > 0 && dialect.block_cols % 64 == 0),
+          "scales apart, of blocks of 64 elements or more");
   QuantizedSide side;
   side.amax = values.amax;
   const SideJob job = JobOf(values.x, side, values.transposed);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "fp4lab/cuda/device/shared_memory.cuh"
-#include "fp4lab/gpu/attention/mma.cuh"
+#include "fp4lab/gpu/gemm/mma.cuh"
 
 namespace fp4lab::gpu {
 
@@ -48,7 +48,7 @@ struct alignas(1024) Tile {
   }
 
   // Begins to load rows [first, first + kTile) of a matrix whose rows are `stride` apart; rows from
-  // `end` on are zeros. All kThreads threads call Load, then CommitLoads.
+  // `end` on are zeros. All kThreads threads call Load, then CommitCopies.
   template <int kThreads>
   __device__ void Load(const Bf16* from, std::size_t stride, int first, int end) {
     constexpr int kPieces = kDim / 8;  // 16 bytes each
@@ -73,10 +73,11 @@ __device__ inline void LoadFloat(float* to, const float* from, bool inside) {
                "l"(from), "r"(inside ? 4 : 0)
                : "memory");
 }
-__device__ inline void CommitLoads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all loads of all threads have arrived and wgmma can read them.
+// Waits until all loads of all threads but each one's last kLeft groups have arrived and wgmma can
+// read them.
+template <int kLeft = 0>
 __device__ inline void WaitForLoads() {
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  cuda::WaitForCopies<kLeft>();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
@@ -138,6 +139,35 @@ __device__ inline void MultiplyGroup(std::uint64_t a, std::uint64_t b, FragmentC
         "+f"(c[6].x[1]), "+f"(c[6].x[2]), "+f"(c[6].x[3]), "+f"(c[7].x[0]), "+f"(c[7].x[1]),
         "+f"(c[7].x[2]), "+f"(c[7].x[3])
       : "l"(a), "l"(b));
+}
+// c (64, 128) = a (64, 16) b, added to c if `adds`, with a and b in shared memory. A turned operand
+// has its reduction axis along the tile's rows; b is two tiles that follow each other.
+template <bool kATurned, bool kBTurned>
+__device__ inline void MultiplyWide(std::uint64_t a, std::uint64_t b, bool adds,
+                                    FragmentC (&c)[16]) {
+  asm volatile(
+      "{.reg .pred adds;\n"
+      "setp.ne.b32 adds, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, adds, 1, 1, %67, %68;}"
+      : "+f"(c[0].x[0]), "+f"(c[0].x[1]), "+f"(c[0].x[2]), "+f"(c[0].x[3]), "+f"(c[1].x[0]),
+        "+f"(c[1].x[1]), "+f"(c[1].x[2]), "+f"(c[1].x[3]), "+f"(c[2].x[0]), "+f"(c[2].x[1]),
+        "+f"(c[2].x[2]), "+f"(c[2].x[3]), "+f"(c[3].x[0]), "+f"(c[3].x[1]), "+f"(c[3].x[2]),
+        "+f"(c[3].x[3]), "+f"(c[4].x[0]), "+f"(c[4].x[1]), "+f"(c[4].x[2]), "+f"(c[4].x[3]),
+        "+f"(c[5].x[0]), "+f"(c[5].x[1]), "+f"(c[5].x[2]), "+f"(c[5].x[3]), "+f"(c[6].x[0]),
+        "+f"(c[6].x[1]), "+f"(c[6].x[2]), "+f"(c[6].x[3]), "+f"(c[7].x[0]), "+f"(c[7].x[1]),
+        "+f"(c[7].x[2]), "+f"(c[7].x[3]), "+f"(c[8].x[0]), "+f"(c[8].x[1]), "+f"(c[8].x[2]),
+        "+f"(c[8].x[3]), "+f"(c[9].x[0]), "+f"(c[9].x[1]), "+f"(c[9].x[2]), "+f"(c[9].x[3]),
+        "+f"(c[10].x[0]), "+f"(c[10].x[1]), "+f"(c[10].x[2]), "+f"(c[10].x[3]), "+f"(c[11].x[0]),
+        "+f"(c[11].x[1]), "+f"(c[11].x[2]), "+f"(c[11].x[3]), "+f"(c[12].x[0]), "+f"(c[12].x[1]),
+        "+f"(c[12].x[2]), "+f"(c[12].x[3]), "+f"(c[13].x[0]), "+f"(c[13].x[1]), "+f"(c[13].x[2]),
+        "+f"(c[13].x[3]), "+f"(c[14].x[0]), "+f"(c[14].x[1]), "+f"(c[14].x[2]), "+f"(c[14].x[3]),
+        "+f"(c[15].x[0]), "+f"(c[15].x[1]), "+f"(c[15].x[2]), "+f"(c[15].x[3])
+      : "l"(a), "l"(b), "r"(adds ? 1 : 0), "n"(kATurned ? 1 : 0), "n"(kBTurned ? 1 : 0));
 }
 #endif
 
