@@ -111,29 +111,6 @@ Work Fp4Products(const BenchLayer& layer, const std::string& format) {
   return [products] { products->Run(); };
 }
 
-// The limit of a layer's products with operands in a 4-bit format: as many additions, on one of
-// `threads` threads, as the products execute vector instructions. These are counted on a few rows
-// and columns of the first one. None, where they cannot be counted.
-Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads) {
-  constexpr std::size_t kRows = 24, kCols = 96;
-  const ThreadsScope scope(1);  // this thread's instructions are counted
-  const BenchProduct& p = layer.Products().front();
-  const std::size_t depth = p.a.cols;
-  const Dialect f = *FindDialect(format);
-  const GemmOptions options{.block = static_cast<int>(f.block_cols)};
-  const auto b = std::make_shared<Fp4Values>(p.b.Block(0, 0, kCols, depth), f);
-  const auto count = InstructionsOf(
-      [&](std::size_t rows) -> Work {
-        const auto a = std::make_shared<Fp4Values>(p.a.Block(0, 0, rows, depth), f);
-        const auto c = std::make_shared<Matrix<float>>(rows, kCols);
-        return [=] { Fp4Gemm(a->Operand(), b->Operand(), options, c->View()); };
-      },
-      kRows);
-  if (!count) return {};
-  return InstructionLimit(*count, static_cast<double>(kRows * kCols * depth),
-                          layer.Flop() / 2 / threads, 1024, "products");
-}
-
 struct GemmEntry {
   std::string id, what;
   std::size_t d;
@@ -236,6 +213,26 @@ BenchEntry Blackwell() {
 }
 
 }  // namespace
+
+Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads) {
+  constexpr std::size_t kRows = 24, kCols = 96;
+  const ThreadsScope scope(1);  // this thread's instructions are counted
+  const BenchProduct& p = layer.Products().front();
+  const std::size_t depth = p.a.cols;
+  const Dialect f = *FindDialect(format);
+  const GemmOptions options{.block = static_cast<int>(f.block_cols)};
+  const auto b = std::make_shared<Fp4Values>(p.b.Block(0, 0, kCols, depth), f);
+  const auto count = InstructionsOf(
+      [&](std::size_t rows) -> Work {
+        const auto a = std::make_shared<Fp4Values>(p.a.Block(0, 0, rows, depth), f);
+        const auto c = std::make_shared<Matrix<float>>(rows, kCols);
+        return [=] { Fp4Gemm(a->Operand(), b->Operand(), options, c->View()); };
+      },
+      kRows);
+  if (!count) return {};
+  return InstructionLimit(*count, static_cast<double>(kRows * kCols * depth),
+                          layer.Flop() / 2 / threads, 1024, "products");
+}
 
 std::vector<BenchEntry> GemmEntries() {
   const double fp4_bound = measure::HighwayAtLeast(1, 1) ? 1.5 : 1.2;

@@ -21,17 +21,6 @@ Matrix<float> Random(std::size_t rows, std::size_t cols, std::uint32_t tensor, d
   return m;
 }
 
-BenchLinear MakeLinear(std::size_t in, std::size_t out, std::uint32_t tensor) {
-  return {.in = in,
-          .out = out,
-          .x = Random(kLayerTokens, in, tensor, 1.0),
-          .w = Random(out, in, tensor + 1, 0.05),
-          .dy = Random(kLayerTokens, out, tensor + 2, 1e-3),
-          .y = Matrix<float>(kLayerTokens, out),
-          .dx = Matrix<float>(kLayerTokens, in),
-          .dw = Matrix<float>(out, in)};
-}
-
 // Whether c differs from the product p.c by at most 1e-4 of p.c's largest magnitude everywhere: a
 // peer may add in any order.
 bool IsClose(const BenchProduct& p, const Matrix<float>& c) {
@@ -63,11 +52,23 @@ measure::PeerVectors VectorsOf(const BenchContext& c) {
 
 }  // namespace
 
+BenchLinear MakeLinear(std::size_t tokens, std::size_t in, std::size_t out, std::uint32_t tensor) {
+  return {.in = in,
+          .out = out,
+          .x = Random(tokens, in, tensor, 1.0),
+          .w = Random(out, in, tensor + 1, 0.05),
+          .dy = Random(tokens, out, tensor + 2, 1e-3),
+          .y = Matrix<float>(tokens, out),
+          .dx = Matrix<float>(tokens, in),
+          .dw = Matrix<float>(out, in)};
+}
+
 BenchLayer::BenchLayer(std::size_t d) {
   const std::array<std::array<std::size_t, 2>, 4> shapes = {
       {{d, 3 * d}, {d, d}, {d, 4 * d}, {4 * d, d}}};
   for (const auto& [in, out] : shapes) {
-    linears_.push_back(MakeLinear(in, out, 3 * static_cast<std::uint32_t>(linears_.size())));
+    linears_.push_back(
+        MakeLinear(kLayerTokens, in, out, 3 * static_cast<std::uint32_t>(linears_.size())));
   }
   for (BenchLinear& l : linears_) {
     const BenchLinear& in = l;

@@ -23,6 +23,9 @@ struct BenchLinear {
   Matrix<float> x, w, dy, y, dx, dw;
 };
 
+// `tensor` and the two after it: RandomStream::tensor of x, w and dy.
+BenchLinear MakeLinear(std::size_t tokens, std::size_t in, std::size_t out, std::uint32_t tensor);
+
 // c (M, N) = a (M, K) b (N, K)^T
 struct BenchProduct {
   MatrixView<const float> a, b;
@@ -48,6 +51,11 @@ class BenchLayer {
 // The products of a layer by each FP32 library that was found at run time. Throws Error if a
 // library's result is not close to Gemm's. The layer must outlive the rivals.
 std::vector<Rival> SgemmRivals(const BenchContext& context, const BenchLayer& layer);
+
+// The limit of a layer's products with operands in a 4-bit format: as many additions, on one of
+// `threads` threads, as the products execute vector instructions. These are counted on a few rows
+// and columns of the first one. None, where they cannot be counted.
+Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads);
 
 // The reasons why SgemmRivals is empty, with the packages to install.
 std::string WhyNoRivals(const BenchContext& context);

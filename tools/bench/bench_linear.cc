@@ -23,6 +23,7 @@ namespace fp4lab::tools {
 namespace {
 
 using measure::Cell;
+using measure::Work;
 
 // One forward and one backward pass of every linear; weights change between passes, as in training.
 class RecipeLayer {
@@ -50,27 +51,6 @@ class RecipeLayer {
   LinearScratch scratch_;
 };
 
-BenchEntry LinearsEntry(std::size_t d, bool all_threads, double bound) {
-  BenchEntry e{.id = "linear.nvfp4.d" + std::to_string(d) + (all_threads ? ".all" : ""),
-               .topic = "Linears of a layer, forward + backward",
-               .what = "te_nvfp4 (full recipe), d " + std::to_string(d) +
-                       (all_threads ? ", all threads" : ", 1 thread"),
-               .unit = "ms",
-               .against = "the best FP32 library",
-               .target = AtMost(bound)};
-  e.measure = [d, all_threads](const BenchContext& c) {
-    const int threads = all_threads ? c.threads : 1;
-    const ThreadsScope scope(threads);
-    BenchLayer layer(d);
-    const std::vector<Rival> rivals = SgemmRivals(c, layer);
-    if (rivals.empty()) return Missing(WhyNoRivals(c));
-    RecipeLayer ours(&layer, "te_nvfp4");
-    return CompareTimes(
-        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals);
-  };
-  return e;
-}
-
 // Makes every operand of one linear under te_nvfp4: rounding to BF16, amax, Hadamard transforms and
 // quantization, as nn/linear.h defines them.
 class Operands {
@@ -82,11 +62,16 @@ class Operands {
   }
 
   void Make() {
+    const auto w = Rounded(l_.w);
+    Quantize("nvfp4.2d", ElementRounding::kNearestEven, w.view, w.amax);
+    MakeOfTokens();
+  }
+
+  // Those of the input and of the gradient.
+  void MakeOfTokens() {
     const auto x = Rounded(l_.x);
     Quantize("nvfp4", ElementRounding::kNearestEven, x.view, x.amax);
     Turned(x.view, ElementRounding::kNearestEven);
-    const auto w = Rounded(l_.w);
-    Quantize("nvfp4.2d", ElementRounding::kNearestEven, w.view, w.amax);
     const auto dy = Rounded(l_.dy);
     Quantize("nvfp4", ElementRounding::kStochastic16, dy.view, dy.amax);
     Turned(dy.view, ElementRounding::kStochastic16);
@@ -139,6 +124,57 @@ class Operands {
   std::vector<std::uint8_t> codes_;
 };
 
+// The limit of making a layer's operands on one of `threads` threads: as many additions as those of
+// input and gradient execute vector instructions, counted on a small linear. None, where they
+// cannot be counted.
+Limit OperandInstructions(BenchLayer* layer, int threads) {
+  constexpr std::size_t kTokens = 16, kWidth = 64;
+  const ThreadsScope scope(1);  // this thread's instructions are counted
+  const auto count = InstructionsOf(
+      [](std::size_t tokens) -> Work {
+        const auto l = std::make_shared<BenchLinear>(MakeLinear(tokens, kWidth, kWidth, 0));
+        const auto operands = std::make_shared<Operands>(*l);
+        return [l, operands] { operands->MakeOfTokens(); };
+      },
+      kTokens);
+  if (!count) return {};
+  std::size_t elements = 0;
+  for (const BenchLinear& l : layer->Linears()) elements += l.x.values.size() + l.dy.values.size();
+  return InstructionLimit(*count, static_cast<double>(kTokens * 2 * kWidth),
+                          static_cast<double>(elements) / threads, 16, "elements");
+}
+
+Limit Both(const Limit& a, const Limit& b) {
+  if (!a.work || !b.work) return {};
+  return {[a, b] {
+            a.work();
+            b.work();
+          },
+          a.name + ", " + b.name};
+}
+
+BenchEntry LinearsEntry(std::size_t d, bool all_threads, double bound) {
+  BenchEntry e{.id = "linear.nvfp4.d" + std::to_string(d) + (all_threads ? ".all" : ""),
+               .topic = "Linears of a layer, forward + backward",
+               .what = "te_nvfp4 (full recipe), d " + std::to_string(d) +
+                       (all_threads ? ", all threads" : ", 1 thread"),
+               .unit = "ms",
+               .against = "the best FP32 library",
+               .target = AtMost(bound)};
+  e.measure = [d, all_threads](const BenchContext& c) {
+    const int threads = all_threads ? c.threads : 1;
+    const ThreadsScope scope(threads);
+    BenchLayer layer(d);
+    const std::vector<Rival> rivals = SgemmRivals(c, layer);
+    if (rivals.empty()) return Missing(WhyNoRivals(c));
+    RecipeLayer ours(&layer, "te_nvfp4");
+    return CompareTimes(
+        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals,
+        Both(Fp4Instructions(layer, "nvfp4", threads), OperandInstructions(&layer, threads)));
+  };
+  return e;
+}
+
 BenchEntry QuantizationEntry(std::size_t d) {
   BenchEntry e{.id = "linear.quantization.d" + std::to_string(d),
                .topic = "Linears of a layer, forward + backward",
@@ -158,7 +194,7 @@ BenchEntry QuantizationEntry(std::size_t d) {
         [&operands] {
           for (const auto& o : operands) o->Make();
         },
-        rivals);
+        rivals, OperandInstructions(&layer, 1));
   };
   return e;
 }
