@@ -10,14 +10,17 @@ namespace {
 
 // A thread block makes kSide x kSide of the product: each of its two warpgroups has 64 rows.
 constexpr int kSide = 128, kThreads = 2 * kGroup;
-constexpr int kStep = static_cast<int>(kScaledStep), kStages = 4;
+constexpr int kStep = static_cast<int>(kScaledStep);
 constexpr int kFragments = kSide / 8;
 
 struct Stage {
   Tile<kStep> a[2], b[2];
   float a_scales[kSide], b_scales[kSide];
 };
-constexpr std::size_t kShared = kStages * sizeof(Stage);
+// The stages in shared memory, and those where a thread block has 99 KiB of it: compute capability
+// 8.6, 8.9 and 12.0. They change no bits.
+constexpr int kMostStages = 4, kFewStages = 3;
+static_assert(kFewStages * sizeof(Stage) <= 99 * 1024);
 
 // An operand: (count, k) in memory, or (k, count) if its kernel says that it is turned.
 struct Side {
@@ -145,7 +148,7 @@ __device__ inline void StorePair(float x, float y, float alpha, const float* c, 
 }
 
 // Split blockIdx.z of the reduction. D: the result, or partial sums (splits, m, n) in binary32.
-template <bool kATurned, bool kBTurned, class D>
+template <int kStages, bool kATurned, bool kBTurned, class D>
 __global__ void __launch_bounds__(kThreads) ScaledKernel(const __grid_constant__ Product p, D* d) {
   extern __shared__ Stage stages[];
   const unsigned lane = threadIdx.x % kSide;
@@ -246,19 +249,38 @@ std::size_t SplitsOf(std::size_t tiles, std::size_t blocks, std::size_t most) {
   return best;
 }
 
-template <class D>
-void Launch(bool a_turned, bool b_turned, const Product& product, dim3 grid, D* d,
-            cudaStream_t stream) {
+// The bytes of shared memory that a thread block can have.
+std::size_t MostShared() {
+  int device = 0, bytes = 0;
+  Check(cudaGetDevice(&device), "device");
+  Check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "device");
+  return static_cast<std::size_t>(bytes);
+}
+
+template <int kStages, class D>
+void LaunchWith(bool a_turned, bool b_turned, const Product& product, dim3 grid, D* d,
+                cudaStream_t stream) {
   const auto launch = [&](auto kernel) {
+    constexpr std::size_t kShared = kStages * sizeof(Stage);
     AllowShared(kernel, kShared);
     kernel<<<grid, kThreads, kShared, stream>>>(product, d);
   };
   if (a_turned) {
-    b_turned ? launch(ScaledKernel<true, true, D>) : launch(ScaledKernel<true, false, D>);
+    b_turned ? launch(ScaledKernel<kStages, true, true, D>)
+             : launch(ScaledKernel<kStages, true, false, D>);
   } else {
-    b_turned ? launch(ScaledKernel<false, true, D>) : launch(ScaledKernel<false, false, D>);
+    b_turned ? launch(ScaledKernel<kStages, false, true, D>)
+             : launch(ScaledKernel<kStages, false, false, D>);
   }
   CheckLaunch("MultiplyScaled");
+}
+
+template <class D>
+void Launch(bool a_turned, bool b_turned, const Product& product, dim3 grid, D* d,
+            cudaStream_t stream) {
+  MostShared() >= kMostStages * sizeof(Stage)
+      ? LaunchWith<kMostStages>(a_turned, b_turned, product, grid, d, stream)
+      : LaunchWith<kFewStages>(a_turned, b_turned, product, grid, d, stream);
 }
 
 }  // namespace
