@@ -60,10 +60,23 @@ Cell CompareRates(const AlternateOptions& options, double amount, const measure:
   const Times times = TimesOf(options, ours, rivals, limit);
   Cell cell{
       .value = measure::RateOf(amount, times.ours), .limit_of = limit.name, .against = times.name};
-  if (rivals.empty()) return cell;
+  if (rivals.empty()) {
+    if (limit.work) cell.limit = measure::RateOf(amount, times.limit);
+    return cell;
+  }
   if (limit.work) cell.limit = RatioOf(times.best, times.limit);
   cell.reference = measure::RateOf(amount, times.best);
   cell.ratio = RatioOf(times.best, times.ours);
+  return cell;
+}
+
+Cell AgainstRate(Cell cell, double rate) {
+  const auto over_rate = [rate](const measure::Summary& s) -> measure::Summary {
+    return {s.median / rate, s.low / rate, s.high / rate, s.count};
+  };
+  cell.reference = measure::Summary{rate, rate, rate, 1};
+  cell.ratio = over_rate(cell.value);
+  if (cell.limit) cell.limit = over_rate(*cell.limit);
   return cell;
 }
 

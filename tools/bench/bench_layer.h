@@ -57,6 +57,11 @@ std::vector<Rival> SgemmRivals(const BenchContext& context, const BenchLayer& la
 // and columns of the first one. None, where they cannot be counted.
 Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int threads);
 
+// The limit of a layer's linears under te_nvfp4, forward and backward, on one of `threads` threads:
+// that of their products, and the vector instructions of the operands of input and gradient. None,
+// where they cannot be counted.
+Limit LinearInstructions(BenchLayer* layer, int threads);
+
 // The reasons why SgemmRivals is empty, with the packages to install.
 std::string WhyNoRivals(const BenchContext& context);
 

@@ -144,15 +144,6 @@ Limit OperandInstructions(BenchLayer* layer, int threads) {
                           static_cast<double>(elements) / threads, 16, "elements");
 }
 
-Limit Both(const Limit& a, const Limit& b) {
-  if (!a.work || !b.work) return {};
-  return {[a, b] {
-            a.work();
-            b.work();
-          },
-          a.name + ", " + b.name};
-}
-
 BenchEntry LinearsEntry(std::size_t d, bool all_threads, double bound) {
   BenchEntry e{.id = "linear.nvfp4.d" + std::to_string(d) + (all_threads ? ".all" : ""),
                .topic = "Linears of a layer, forward + backward",
@@ -169,8 +160,7 @@ BenchEntry LinearsEntry(std::size_t d, bool all_threads, double bound) {
     if (rivals.empty()) return Missing(WhyNoRivals(c));
     RecipeLayer ours(&layer, "te_nvfp4");
     return CompareTimes(
-        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals,
-        Both(Fp4Instructions(layer, "nvfp4", threads), OperandInstructions(&layer, threads)));
+        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals, LinearInstructions(&layer, threads));
   };
   return e;
 }
@@ -200,6 +190,17 @@ BenchEntry QuantizationEntry(std::size_t d) {
 }
 
 }  // namespace
+
+Limit LinearInstructions(BenchLayer* layer, int threads) {
+  const Limit products = Fp4Instructions(*layer, "nvfp4", threads);
+  const Limit operands = OperandInstructions(layer, threads);
+  if (!products.work || !operands.work) return {};
+  return {[products, operands] {
+            products.work();
+            operands.work();
+          },
+          products.name + ", " + operands.name};
+}
 
 std::vector<BenchEntry> LinearEntries() {
   std::vector<BenchEntry> entries;

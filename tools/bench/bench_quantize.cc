@@ -317,13 +317,12 @@ BenchEntry QuotedEntry(const Quoted& q) {
   e.measure = [q](const BenchContext& c) {
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
-    Cell cell =
-        CompareRates(c.OneThread(), kGiga * static_cast<double>(x.size()),
-                     Quantizing(x, OptionsFor("nvfp4", x, ElementRounding::kNearestEven)), {});
-    const measure::Summary& v = cell.value;
-    cell.reference = measure::Summary{q.rate, q.rate, q.rate, 1};
-    cell.ratio = {v.median / q.rate, v.low / q.rate, v.high / q.rate, v.count};
-    return cell;
+    const auto make = [](View part) {
+      return Quantizing(part, OptionsFor("nvfp4", part, ElementRounding::kNearestEven));
+    };
+    return AgainstRate(CompareRates(c.OneThread(), kGiga * static_cast<double>(x.size()), make(x),
+                                    {}, OwnInstructions(make, x)),
+                       q.rate);
   };
   return e;
 }

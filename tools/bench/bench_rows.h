@@ -121,10 +121,12 @@ struct Limit {
 };
 
 // value: amount / seconds, in the row's unit; ratio: our rate / the rival's. The limit's work takes
-// turns with both.
+// turns with both. Without rivals, cell.limit is a rate.
 measure::Cell CompareRates(const measure::AlternateOptions& options, double amount,
                            const measure::Work& ours, const std::vector<Rival>& rivals,
                            const Limit& limit = {});
+// The cell of CompareRates without rivals, against a rate that was measured elsewhere.
+measure::Cell AgainstRate(measure::Cell cell, double rate);
 // value: seconds * scale, in the row's unit; ratio: our time / the rival's.
 measure::Cell CompareTimes(const measure::AlternateOptions& options, double scale,
                            const measure::Work& ours, const std::vector<Rival>& rivals,

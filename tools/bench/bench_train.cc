@@ -16,6 +16,7 @@
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/optimizer/muon_matrices.h"
+#include "tools/bench/bench_layer.h"
 #include "tools/bench/bench_rows.h"
 #include "tools/options/print.h"
 
@@ -44,6 +45,25 @@ std::string ModelText(const BenchModel& model) {
   return model.recipe + ", d " + std::to_string(model.d_model);
 }
 
+// The limit of a plain step on `threads` threads: its FLOP at the FMA peak. Under te_nvfp4 the
+// vector instructions of the linears stand in place of their FLOP.
+Limit LeastPlainStep(const BenchModel& model, int threads) {
+  const ModelConfig m = BenchTrainConfig(model).model;
+  const double flop = FlopPerToken(m) * Tokens(model);
+  if (model.recipe != kNvfp4) {
+    return {[flop] { measure::SpendFlop(flop); }, "its FLOP at the FMA peak"};
+  }
+  BenchLayer layer(static_cast<std::size_t>(m.d_model));  // of as many tokens as a step has
+  const Limit linears = LinearInstructions(&layer, threads);
+  if (!linears.work) return {};
+  const double rest = flop - m.layers * layer.Flop();
+  return {[linears, rest, layers = m.layers] {
+            for (int i = 0; i < layers; ++i) linears.work();
+            measure::SpendFlop(rest);
+          },
+          linears.name + ", other FLOP at the FMA peak"};
+}
+
 BenchEntry StepRatio(int d, bool all_threads, double bound) {
   BenchEntry e{.id = "train.step.d" + std::to_string(d) + (all_threads ? ".all" : ""),
                .topic = kTrainTopic,
@@ -57,7 +77,8 @@ BenchEntry StepRatio(int d, bool all_threads, double bound) {
     const ThreadsScope scope(threads);
     Trainer& nvfp4 = c.inputs->TrainerOf({d, kNvfp4});
     Trainer& fp32 = c.inputs->TrainerOf({d, "fp32"});
-    return CompareTimes(c.On(threads), 1e3, Step(&nvfp4), {{"", Step(&fp32)}});
+    return CompareTimes(c.On(threads), 1e3, Step(&nvfp4), {{"", Step(&fp32)}},
+                        LeastPlainStep({d, kNvfp4}, threads));
   };
   return e;
 }
@@ -109,16 +130,10 @@ BenchEntry VariantEntry(const BenchModel& model, const std::string& id, const st
   return e;
 }
 
-Cell AgainstRate(Cell cell, double rate) {
-  const measure::Summary v = cell.value;
-  cell.reference = measure::Summary{rate, rate, rate, 1};
-  cell.ratio = {v.median / rate, v.low / rate, v.high / rate, v.count};
-  return cell;
-}
-
 Cell TokensPerSecond(const BenchContext& c, const BenchModel& model) {
   const ThreadsScope scope(c.threads);
-  return CompareRates(c.AllThreads(), Tokens(model), Step(&c.inputs->TrainerOf(model)), {});
+  return CompareRates(c.AllThreads(), Tokens(model), Step(&c.inputs->TrainerOf(model)), {},
+                      LeastPlainStep(model, c.threads));
 }
 
 // A row that compares with a peer's rate on this machine, read from --peer-json.
