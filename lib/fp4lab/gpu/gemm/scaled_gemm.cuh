@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "fp4lab/gpu/engine/memory.cuh"
-#include "fp4lab/gpu/gemm/gemm.cuh"
+#include "fp4lab/gpu/gemm/gemm_problem.cuh"
 
 namespace fp4lab::gpu {
 

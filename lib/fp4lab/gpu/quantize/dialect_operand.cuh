@@ -13,7 +13,7 @@
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/gpu/engine/memory.cuh"
-#include "fp4lab/gpu/gemm/gemm.cuh"
+#include "fp4lab/gpu/gemm/gemm_problem.cuh"
 
 namespace fp4lab::gpu {
 
