@@ -39,6 +39,7 @@ class BenchLayer {
   BenchLayer(const BenchLayer&) = delete;  // products point into linears
   BenchLayer& operator=(const BenchLayer&) = delete;
   std::vector<BenchLinear>& Linears() { return linears_; }
+  const std::vector<BenchLinear>& Linears() const { return linears_; }
   // The three products of every linear: fprop, dgrad, wgrad.
   const std::vector<BenchProduct>& Products() const { return products_; }
   double Flop() const;  // 2 M N K, summed over all products
@@ -60,7 +61,7 @@ Limit Fp4Instructions(const BenchLayer& layer, const std::string& format, int th
 // The limit of a layer's linears under te_nvfp4, forward and backward, on one of `threads` threads:
 // that of their products, and the vector instructions of the operands of input and gradient. None,
 // where they cannot be counted.
-Limit LinearInstructions(BenchLayer* layer, int threads);
+Limit LinearInstructions(const BenchLayer& layer, int threads);
 
 // The reasons why SgemmRivals is empty, with the packages to install.
 std::string WhyNoRivals(const BenchContext& context);

@@ -67,7 +67,7 @@ class Operands {
     MakeOfTokens();
   }
 
-  // Those of the input and of the gradient.
+  // Makes the operands of the input and of the gradient.
   void MakeOfTokens() {
     const auto x = Rounded(l_.x);
     Quantize("nvfp4", ElementRounding::kNearestEven, x.view, x.amax);
@@ -127,7 +127,7 @@ class Operands {
 // The limit of making a layer's operands on one of `threads` threads: as many additions as those of
 // input and gradient execute vector instructions, counted on a small linear. None, where they
 // cannot be counted.
-Limit OperandInstructions(BenchLayer* layer, int threads) {
+Limit OperandInstructions(const BenchLayer& layer, int threads) {
   constexpr std::size_t kTokens = 16, kWidth = 64;
   const ThreadsScope scope(1);  // this thread's instructions are counted
   const auto count = InstructionsOf(
@@ -139,7 +139,7 @@ Limit OperandInstructions(BenchLayer* layer, int threads) {
       kTokens);
   if (!count) return {};
   std::size_t elements = 0;
-  for (const BenchLinear& l : layer->Linears()) elements += l.x.values.size() + l.dy.values.size();
+  for (const BenchLinear& l : layer.Linears()) elements += l.x.values.size() + l.dy.values.size();
   return InstructionLimit(*count, static_cast<double>(kTokens * 2 * kWidth),
                           static_cast<double>(elements) / threads, 16, "elements");
 }
@@ -160,7 +160,7 @@ BenchEntry LinearsEntry(std::size_t d, bool all_threads, double bound) {
     if (rivals.empty()) return Missing(WhyNoRivals(c));
     RecipeLayer ours(&layer, "te_nvfp4");
     return CompareTimes(
-        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals, LinearInstructions(&layer, threads));
+        c.On(threads), 1e3, [&ours] { ours.Run(); }, rivals, LinearInstructions(layer, threads));
   };
   return e;
 }
@@ -184,15 +184,15 @@ BenchEntry QuantizationEntry(std::size_t d) {
         [&operands] {
           for (const auto& o : operands) o->Make();
         },
-        rivals, OperandInstructions(&layer, 1));
+        rivals, OperandInstructions(layer, 1));
   };
   return e;
 }
 
 }  // namespace
 
-Limit LinearInstructions(BenchLayer* layer, int threads) {
-  const Limit products = Fp4Instructions(*layer, "nvfp4", threads);
+Limit LinearInstructions(const BenchLayer& layer, int threads) {
+  const Limit products = Fp4Instructions(layer, "nvfp4", threads);
   const Limit operands = OperandInstructions(layer, threads);
   if (!products.work || !operands.work) return {};
   return {[products, operands] {

@@ -53,8 +53,8 @@ Limit LeastPlainStep(const BenchModel& model, int threads) {
   if (model.recipe != kNvfp4) {
     return {[flop] { measure::SpendFlop(flop); }, "its FLOP at the FMA peak"};
   }
-  BenchLayer layer(static_cast<std::size_t>(m.d_model));  // of as many tokens as a step has
-  const Limit linears = LinearInstructions(&layer, threads);
+  const BenchLayer layer(static_cast<std::size_t>(m.d_model));  // of as many tokens as a step has
+  const Limit linears = LinearInstructions(layer, threads);
   if (!linears.work) return {};
   const double rest = flop - m.layers * layer.Flop();
   return {[linears, rest, layers = m.layers] {

@@ -29,7 +29,7 @@ struct Side {
   BlockScales scales;
 };
 
-// What a thread loads of an operand, step after step: four pieces of 16 bytes, and one scale.
+// The pieces of an operand that a thread loads, step after step: four of 16 bytes, and one scale.
 template <bool kTurned>
 class Loader {
  public:

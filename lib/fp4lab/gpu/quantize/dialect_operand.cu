@@ -1,5 +1,6 @@
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/gpu/kernels/math.cuh"
+#include "fp4lab/gpu/kernels/pack.cuh"
 #include "fp4lab/gpu/quantize/dialect_operand.cuh"
 
 namespace fp4lab::gpu {
@@ -51,13 +52,7 @@ __global__ void DecodeKernel(Dialect d, const float* amax, std::size_t count, fl
   if (i < count) decode[i] = OperandDecode(d, amax[i]);
 }
 
-// kWidth neighbours of a row, loaded and stored at once.
-template <class T, int kWidth>
-struct alignas(kWidth * sizeof(T) < 16 ? sizeof(T) : 16) Neighbours {
-  T x[kWidth];
-};
-
-// A thread has kWidth neighbours. `has_dialect`: d decodes, too.
+// A thread has kWidth neighbours of a row. `has_dialect`: d decodes, too.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     DecodeValuesKernel(Dialect d, bool has_dialect, bool bf16, const std::uint32_t* amax,
@@ -77,14 +72,15 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t block = column / static_cast<std::uint32_t>(scales.block);
     scale = scales.scales[group * scales.row_stride + block * scales.block_stride];
   }
-  auto* const place = reinterpret_cast<Neighbours<T, kWidth>*>(values) + piece;
-  Neighbours<T, kWidth> own = *place;
+  T* const place = values + std::size_t{piece} * kWidth;
+  const auto own = LoadPack<kWidth>(place);
+  float decoded[kWidth];
 #pragma unroll
-  for (T& x : own.x) {
-    const float value = Load(&x) * scale * factor;
-    Store(&x, bf16 ? RoundToBf16(value) : value);
+  for (int i = 0; i < kWidth; ++i) {
+    const float value = Load(&own.x[i]) * scale * factor;
+    decoded[i] = bf16 ? RoundToBf16(value) : value;
   }
-  *place = own;
+  StorePack<kWidth>(place, decoded);
 }
 
 // One operand of the GEMM whose alpha is computed. `counts`: whether the operand contributes a
