@@ -186,6 +186,57 @@ TEST_CASE("Scales of every exponent, beside the thresholds of their rules, are t
   PinSimdTarget("best");
 }
 
+// Rows of blocks of 16 whose largest element is the format's, times `unit`. The others are its
+// decision points times `unit` with 0 to 2 floats added or taken off, zeros, and numbers from
+// `least` to `unit`.
+Matrix<float> BesideDecisionPoints(FormatId element, float unit, float least) {
+  constexpr std::size_t kCols = 160;
+  Matrix<float> x(24, kCols);
+  const RandomStream random{.seed = 11};
+  const std::uint32_t last = MaxFiniteCode(FormatOf(element));
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const PhiloxBlock bits = random.Block(i);
+    const std::uint32_t code = bits[0] % last;
+    const float point = 0.5f * (Decode(element, code) + Decode(element, code + 1)) * unit;
+    std::uint32_t u = std::bit_cast<std::uint32_t>(point) + bits[1] % 5 - 2;
+    if (bits[2] % 4 == 0) {
+      const std::uint32_t lowest = std::bit_cast<std::uint32_t>(least);
+      u = lowest + bits[3] % (std::bit_cast<std::uint32_t>(unit) - lowest);
+    }
+    if (bits[2] % 16 == 1) u = 0;
+    if (i % 16 == 3) u = std::bit_cast<std::uint32_t>(MaxFinite(element) * unit);
+    x.values[i] = std::bit_cast<float>(u | (bits[1] & 0x80000000u));
+  }
+  return x;
+}
+
+TEST_CASE("Elements beside decision points, and far below the largest, have the definition's codes",
+          "[quantize][differential]") {
+  std::vector<Dialect> dialects;
+  for (const Dialect& d : Dialects()) {
+    if (IsStochastic(d)) continue;
+    dialects.push_back(d);
+    dialects.push_back(d);
+    dialects.back().keeps_negative_zero = !d.keeps_negative_zero;
+  }
+  for (const int exponent : {-90, -40, -9, 0, 3, 37, 48, 58, 80}) {
+    // Kernels leave the smallest numbers to the definition, each in an own way.
+    for (const float least : {0x1p-149f, 0x1p-126f, 0x1p-99f}) {
+      for (const Dialect& d : dialects) {
+        CAPTURE(d.name, d.keeps_negative_zero, exponent, least);
+        const Matrix<float> x = BesideDecisionPoints(d.element, std::ldexp(1.0f, exponent), least);
+        const Quantized want = reference::QuantizeAs(d, x.View());
+        for (const std::string& target : SimdTargets()) {
+          PinSimdTarget(target);
+          CAPTURE(target);
+          CHECK(SameBytes(QuantizeAs(d, x.View()), want));
+        }
+      }
+    }
+  }
+  PinSimdTarget("best");
+}
+
 TEST_CASE("Elements and blocks that no row of the table has are quantized as defined",
           "[quantize][differential]") {
   std::vector<Dialect> dialects;

@@ -18,21 +18,31 @@ Rounding RoundingOf(ElementRounding rounding) {
   return rounding == ElementRounding::kTowardZero ? Rounding::kTowardZero : Rounding::kNearestEven;
 }
 
+// What the rule adds to the bits of an amax before it takes the exponent.
+std::uint32_t RoundingAddend(const Dialect& d) {
+  switch (d.block_scale) {
+    case BlockScale::kCeil:
+      return 0x7FFFFFu;
+    case BlockScale::kEven:
+    case BlockScale::kQuarkEven:
+      return EvenAddend(FormatOf(d.element).mantissa_bits);
+    case BlockScale::kEvenQuarter:
+      return kQuarterBinade;
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 ScaleConstants ScaleConstantsOf(const Dialect& d, float amax) {
   const IeeeArithmetic ieee;
-  std::uint32_t rounding = 0;
-  if (d.block_scale == BlockScale::kCeil) rounding = 0x7FFFFFu;
-  if (d.block_scale == BlockScale::kEven) {
-    rounding = EvenAddend(FormatOf(d.element).mantissa_bits);
-  }
   const TensorScale tensor = TensorScaleOf(d, amax);
   return {.rule = d.block_scale,
           .tensor = tensor,
           .per_amax = FoldedFactor(tensor.encode, TargetOf(d)),
           .reciprocal = 1.0f / TargetOf(d),
-          .rounding = rounding,
+          .rounding = RoundingAddend(d),
           .max_exponent = MaxExponent(d.element)};
 }
 

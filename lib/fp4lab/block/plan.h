@@ -29,7 +29,7 @@ struct ScaleConstants {
   TensorScale tensor;
   float per_amax;          // kFolded: FoldedFactor, from a block's amax to its scale
   float reciprocal;        // kRceil: fl(1/q)
-  std::uint32_t rounding;  // kFloor, kCeil, kEven: the number added to amax's bits
+  std::uint32_t rounding;  // what the rule adds to amax's bits before it takes the exponent
   int max_exponent;        // emax of the element
 };
 ScaleConstants ScaleConstantsOf(const Dialect& dialect, float amax);

@@ -97,4 +97,17 @@ struct DevicePartRow {
                                                  cudaStream_t stream) = nullptr;
 };
 
+// The row of a part that tensor cores do not change.
+template <template <class T> class Runner>
+constexpr DevicePartRow RowOf(std::string_view name) {
+  return {name,
+          [](const ModelConfig& config, cudaStream_t stream) -> std::unique_ptr<DevicePart<float>> {
+            return std::make_unique<Runner<float>>(config, stream);
+          },
+          [](const ModelConfig& config, bool,
+             cudaStream_t stream) -> std::unique_ptr<DevicePart<Bf16>> {
+            return std::make_unique<Runner<Bf16>>(config, stream);
+          }};
+}
+
 }  // namespace fp4lab::gpu

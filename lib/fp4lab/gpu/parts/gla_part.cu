@@ -179,17 +179,9 @@ class Gla final : public DevicePart<T> {
   DeviceArray<T> d_mixed_, d_low_, d_decays_;
 };
 
-std::unique_ptr<DevicePart<float>> MakeFloat(const ModelConfig& config, cudaStream_t stream) {
-  return std::make_unique<Gla<float>>(config, stream);
-}
-
-std::unique_ptr<DevicePart<Bf16>> MakeBf16(const ModelConfig& config, bool, cudaStream_t stream) {
-  return std::make_unique<Gla<Bf16>>(config, stream);
-}
-
 }  // namespace
 
 extern const DevicePartRow kDeviceGla;
-const DevicePartRow kDeviceGla{"gla", MakeFloat, MakeBf16};
+const DevicePartRow kDeviceGla = RowOf<Gla>("gla");
 
 }  // namespace fp4lab::gpu

@@ -83,17 +83,9 @@ class Mlp final : public DevicePart<T> {
   DeviceArray<T> d_up_;
 };
 
-std::unique_ptr<DevicePart<float>> MakeFloat(const ModelConfig& config, cudaStream_t stream) {
-  return std::make_unique<Mlp<float>>(config, stream);
-}
-
-std::unique_ptr<DevicePart<Bf16>> MakeBf16(const ModelConfig& config, bool, cudaStream_t stream) {
-  return std::make_unique<Mlp<Bf16>>(config, stream);
-}
-
 }  // namespace
 
 extern const DevicePartRow kDeviceMlp;
-const DevicePartRow kDeviceMlp{"mlp", MakeFloat, MakeBf16};
+const DevicePartRow kDeviceMlp = RowOf<Mlp>("mlp");
 
 }  // namespace fp4lab::gpu

@@ -261,17 +261,9 @@ class Moe final : public DevicePart<T> {
   DeviceArray<T> d_results_, d_up_;
 };
 
-std::unique_ptr<DevicePart<float>> MakeFloat(const ModelConfig& config, cudaStream_t stream) {
-  return std::make_unique<Moe<float>>(config, stream);
-}
-
-std::unique_ptr<DevicePart<Bf16>> MakeBf16(const ModelConfig& config, bool, cudaStream_t stream) {
-  return std::make_unique<Moe<Bf16>>(config, stream);
-}
-
 }  // namespace
 
 extern const DevicePartRow kDeviceMoe;
-const DevicePartRow kDeviceMoe{"moe", MakeFloat, MakeBf16};
+const DevicePartRow kDeviceMoe = RowOf<Moe>("moe");
 
 }  // namespace fp4lab::gpu

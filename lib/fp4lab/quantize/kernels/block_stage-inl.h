@@ -127,7 +127,7 @@ HWY_INLINE void FindBytes(const Dialect& dialect, const ScaleTables& tables, flo
         });
   }
   if (dialect.nan_scale < 0) return;
-  for (std::size_t i = 0; i < n; ++i) a.byte[i] = ReplacedNan(dialect, a.byte[i]);
+  for (std::size_t i = 0; i < n; ++i) a.byte[i] = tables.stored[a.byte[i]];
 }
 
 // e from b, s and the byte.

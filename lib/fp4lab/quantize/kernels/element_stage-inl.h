@@ -98,18 +98,6 @@ HWY_INLINE VF RoundHalfAdded(const ElementConstants& e, VF a) {
   return hn::Mul(hn::ConvertTo(d, hn::ConvertTo(di, sum)), step);
 }
 
-// EncodeTiesToZero's magnitude, for a <= e.max: to nearest even, and back down where that went up
-// by half a step.
-HWY_INLINE VF RoundTiesToZero(const ElementConstants& e, VF a) {
-  const DF d;
-  const DI di;
-  const VI exponent = hn::And(Bits(hn::Max(a, hn::Set(d, e.min_normal))), hn::Set(di, kInfBits));
-  const VF half = Float(hn::Sub(exponent, hn::Set(di, (e.mantissa_bits + 1) << 23)));
-  const VF nearest = RoundNearest(e, a);
-  const auto tie = hn::Eq(hn::Sub(nearest, a), half);
-  return hn::IfThenElse(tie, hn::Sub(nearest, hn::Add(half, half)), nearest);
-}
-
 // EncodeTransformerEngineStochastic for a <= e.max; `random` counts units of 2^-8.
 HWY_INLINE VF RoundAsTransformerEngine(const ElementConstants& e, VF a, VU random) {
   const DF d;
@@ -119,6 +107,12 @@ HWY_INLINE VF RoundAsTransformerEngine(const ElementConstants& e, VF a, VU rando
   const VF fraction = hn::Mul(hn::ConvertTo(d, hn::BitCast(DI(), random)), hn::Set(d, 0x1p-8f));
   const VF t = hn::Add(hn::Mul(fraction, q), a);
   return RoundTowardZero(e, hn::Min(t, hn::Set(d, e.max)));
+}
+
+// The sign bit of the code of x.
+HWY_INLINE VI SignCode(const ElementRow& row, VF x) {
+  return hn::And(hn::ShiftRight<31>(Bits(x)),
+                 hn::Set(DI(), static_cast<std::int32_t>(row.element.sign_code)));
 }
 
 // EncodeBySearch. Scales are not negative, so no code with the opposite sign of x has a lesser
@@ -135,9 +129,7 @@ HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
     best = hn::IfThenElse(hn::RebindMask(di, better), hn::Set(di, static_cast<int>(code)), best);
     least = hn::IfThenElse(better, error, least);
   }
-  const VI sign = hn::And(hn::ShiftRight<31>(Bits(x)),
-                          hn::Set(di, static_cast<std::int32_t>(row.element.sign_code)));
-  return hn::IfThenZeroElse(hn::Eq(best, hn::Zero(di)), hn::Or(best, sign));
+  return hn::IfThenZeroElse(hn::Eq(best, hn::Zero(di)), hn::Or(best, SignCode(row, x)));
 }
 
 // EncodeComfyCentre without the sign. The fractions under the exponents 1 to 3 are 2 a - 2, a - 2
@@ -179,22 +171,38 @@ HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
   return hn::Add(steps, hn::Sub(hn::ShiftRightSame(exponent, dropped), least));
 }
 
-// The rounded magnitude of v, which kBf16First has as a BF16 number.
-template <ElementRounding kRounding>
-HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
-  const ElementConstants& e = row.element;
+// NearestCode with ties toward zero: one code less where the rounding went up by half a step.
+HWY_INLINE VI TiesToZeroCode(const ElementConstants& e, VF a) {
   const DF d;
-  const VF a = hn::Min(hn::Abs(v), hn::Set(d, e.max));
+  const DI di;
+  const VI exponent = hn::And(Bits(hn::Max(a, hn::Set(d, e.min_normal))), hn::Set(di, kInfBits));
+  const VF half = Float(hn::Sub(exponent, hn::Set(di, (e.mantissa_bits + 1) << 23)));
+  const auto tie = hn::Eq(hn::Sub(RoundNearest(e, a), a), half);
+  return hn::Add(NearestCode(e, a), hn::VecFromMask(di, hn::RebindMask(di, tie)));
+}
+
+// EncodeBySearch under s = 1. Up to 2^10 times the largest element, differences to the two codes
+// around v are exact and those to the two largest codes unequal. So the nearest code is found, and
+// of a tie the first.
+HWY_INLINE VI ClosestCode(const ElementRow& row, VF v) {
+  const DF d;
+  const DI di;
+  const VF a = hn::Abs(v);
+  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(a, hn::Set(d, 0x1p10f * row.element.max))))) {
+    return SearchLanes(row, v, hn::Set(d, 1.0f));
+  }
+  const VI code = TiesToZeroCode(row.element, hn::Min(a, hn::Set(d, row.element.max)));
+  return hn::IfThenZeroElse(hn::Eq(code, hn::Zero(di)), hn::Or(code, SignCode(row, v)));
+}
+
+// The rounded magnitude of a <= e.max.
+template <ElementRounding kRounding>
+HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF a, VU random) {
+  const ElementConstants& e = row.element;
   if constexpr (kRounding == ElementRounding::kTiesAway) {
     return CutAfterAdding(e, a, hn::Set(DI(), 1 << (22 - e.mantissa_bits)));
-  } else if constexpr (kRounding == ElementRounding::kTiesToZero) {
-    return RoundTiesToZero(e, a);
   } else if constexpr (kRounding == ElementRounding::kHalfAdded) {
     return RoundHalfAdded(e, a);
-  } else if constexpr (kRounding == ElementRounding::kHalfAddedEven) {
-    const float step = row.values[1];
-    const auto lifted = hn::Eq(a, hn::Set(d, BelowHalfStep(step)));
-    return RoundNearest(e, hn::IfThenElse(lifted, hn::Set(d, step), a));
   } else if constexpr (kRounding == ElementRounding::kTowardZero) {
     return RoundTowardZero(e, a);
   } else if constexpr (kRounding == ElementRounding::kStochastic16) {
@@ -203,12 +211,34 @@ HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
     return RoundStochastic32(e, a, random);
   } else if constexpr (kRounding == ElementRounding::kStochastic4) {
     return RoundStochastic(e, a, hn::ShiftLeft<12>(random));
-  } else if constexpr (kRounding == ElementRounding::kStochastic8) {
+  } else {
+    static_assert(kRounding == ElementRounding::kStochastic8, "what lanes round");
     if (row.is_e2m1) return RoundAsTransformerEngine(e, a, random);
     return RoundStochastic(e, a, hn::ShiftLeft<8>(random));
+  }
+}
+
+// The code of v without its sign. kBf16First has v as a BF16 number.
+template <ElementRounding kRounding>
+HWY_INLINE VI MagnitudeCodeLanes(const ElementRow& row, VF v, VU random) {
+  const ElementConstants& e = row.element;
+  const DF d;
+  const VF a = hn::Abs(v), bounded = hn::Min(a, hn::Set(d, e.max));
+  if constexpr (kRounding == ElementRounding::kNearestEven ||
+                kRounding == ElementRounding::kBf16First) {
+    return NearestCode(e, bounded);
+  } else if constexpr (kRounding == ElementRounding::kNearestEvenOpen) {
+    return NearestCode(e, hn::Min(a, hn::Set(d, row.next)));
+  } else if constexpr (kRounding == ElementRounding::kComfyCentre) {
+    return row.is_e2m1 ? ComfyMagnitude(a) : NearestCode(e, bounded);
+  } else if constexpr (kRounding == ElementRounding::kHalfAddedEven) {
+    const float step = row.values[1];
+    const auto lifted = hn::Eq(a, hn::Set(d, BelowHalfStep(step)));
+    return NearestCode(e, hn::IfThenElse(lifted, hn::Set(d, step), bounded));
+  } else if constexpr (kRounding == ElementRounding::kTiesToZero) {
+    return TiesToZeroCode(e, bounded);
   } else {
-    static_assert(kRounding == ElementRounding::kBf16First, "what lanes round");
-    return RoundNearest(e, a);
+    return MagnitudeCode(e, MagnitudeLanes<kRounding>(row, bounded, random));
   }
 }
 
@@ -217,27 +247,14 @@ template <ElementRounding kRounding>
 HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
   const DI di;
   const VI nan_code = hn::Set(di, row.nan_code);
-  VI code;
   const VI negative_zero = hn::Set(di, static_cast<std::int32_t>(row.element.sign_code));
+  VI code;
   if constexpr (kRounding == ElementRounding::kClosest) {
     code = SearchLanes(row, x, s);
   } else if constexpr (kRounding == ElementRounding::kClosestScaled) {
-    code = SearchLanes(row, v, hn::Set(DF(), 1.0f));
+    code = ClosestCode(row, v);
   } else {
-    VI magnitude;
-    const bool is_comfy = kRounding == ElementRounding::kComfyCentre && row.is_e2m1;
-    if (is_comfy) {
-      magnitude = ComfyMagnitude(hn::Abs(v));
-    } else if constexpr (kRounding == ElementRounding::kNearestEven ||
-                         kRounding == ElementRounding::kNearestEvenOpen ||
-                         kRounding == ElementRounding::kComfyCentre) {
-      const bool open = kRounding == ElementRounding::kNearestEvenOpen;
-      const float most = open ? row.next : row.element.max;
-      magnitude = NearestCode(row.element, hn::Min(hn::Abs(v), hn::Set(DF(), most)));
-    } else {
-      magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));
-    }
-    code = hn::Or(magnitude, hn::And(hn::ShiftRight<31>(Bits(v)), negative_zero));
+    code = hn::Or(MagnitudeCodeLanes<kRounding>(row, v, random), SignCode(row, v));
   }
   if constexpr (kRounding == ElementRounding::kTiesToZero) {
     code = hn::IfThenElse(hn::RebindMask(di, hn::Eq(v, hn::Zero(DF()))), negative_zero, code);

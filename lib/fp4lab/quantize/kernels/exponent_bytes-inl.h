@@ -41,68 +41,125 @@ HWY_INLINE VI MicroscalingByte(const Dialect& d, const ScaleConstants& k, VF b) 
   return hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(b)), hn::Set(di, 255), byte);
 }
 
-// For every exponent field: FloatsWithLogarithm below 2^(e + 1); the number of floats from 2^e on
-// that CeilNaturalLog2 takes to e, and of floats below 2^(e + 1) that it takes to e + 2.
+// By exponent field, for the floats from 2^e to 2^(e + 1):
 struct LogarithmTables {
-  std::int32_t below_next[256] = {}, at_most[256] = {}, over_next[256] = {};
+  std::int32_t above[256] = {};       // how many floats above 2^e have the logarithm e
+  std::int32_t below_next[256] = {};  // how many below 2^(e + 1) have the logarithm e + 1
+  std::int32_t last_down[256] = {};   // the greatest fraction whose logarithm rounds to e
+  // How many floats from 2^e on CeilNaturalLog2 takes to e, and how many below 2^(e + 1) to e + 2.
+  std::int32_t at_most[256] = {}, over_next[256] = {};
 };
 constexpr LogarithmTables TablesOfLogarithms() {
   LogarithmTables t;
   for (int field = 1; field < 255; ++field) {
     const int e = field - 127;
-    const auto ceil = [&](int m) {
-      return CeilNaturalLog2(std::bit_cast<float>(static_cast<std::uint32_t>((field << 23) + m)));
+    const auto number = [&](int m) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>((field << 23) + m));
     };
+    t.above[field] = static_cast<std::int32_t>(FloatsWithLogarithm(e, 23, e < 0));
     t.below_next[field] = static_cast<std::int32_t>(FloatsWithLogarithm(e + 1, 24, e + 1 > 0));
-    while (ceil(t.at_most[field]) == e) ++t.at_most[field];
-    while (ceil(0x7FFFFF - t.over_next[field]) == e + 2) ++t.over_next[field];
+    int down = 0x3504F3 - 64, up = down + 128;  // below and above sqrt 2
+    while (up - down > 1) {
+      const int m = (down + up) / 2;
+      (RoundLog2(number(m)) == e ? down : up) = m;
+    }
+    t.last_down[field] = down;
+    while (CeilNaturalLog2(number(t.at_most[field])) == e) ++t.at_most[field];
+    while (CeilNaturalLog2(number(0x7FFFFF - t.over_next[field])) == e + 2) ++t.over_next[field];
   }
   return t;
 }
 inline constexpr LogarithmTables kLogarithms = TablesOfLogarithms();
+
+// Exponent fields of numbers that are zero or normal; a zero has the field 0. `plus`: 1 where the
+// mask is set.
+HWY_INLINE VI FieldOf(VF a) { return hn::ShiftRight<23>(Bits(a)); }
+HWY_INLINE VI FractionOf(VF a) { return hn::And(Bits(a), hn::Set(DI(), 0x7FFFFF)); }
+HWY_INLINE VI Plus(VI field, hn::Mask<DI> plus) {
+  return hn::Sub(field, hn::VecFromMask(DI(), plus));
+}
+// 127 + FloorLog2, CeilLog2, ExactCeilLog2, RoundLog2 and CeilNaturalLog2.
+HWY_INLINE VI FloorLog2Field(VF a) {
+  const DI di;
+  const VI field = FieldOf(a);
+  const VI left = hn::Sub(hn::Set(di, 0x800000), FractionOf(a));  // to 2^(e + 1)
+  return Plus(field, hn::Not(hn::Gt(left, hn::GatherIndex(di, kLogarithms.below_next, field))));
+}
+HWY_INLINE VI CeilLog2Field(VF a) {
+  const VI field = FieldOf(a);
+  return Plus(field, hn::Gt(FractionOf(a), hn::GatherIndex(DI(), kLogarithms.above, field)));
+}
+HWY_INLINE VI ExactCeilLog2Field(VF a) {
+  return Plus(FieldOf(a), hn::Gt(FractionOf(a), hn::Zero(DI())));
+}
+HWY_INLINE VI RoundLog2Field(VF a) {
+  const VI field = FieldOf(a);
+  return Plus(field, hn::Gt(FractionOf(a), hn::GatherIndex(DI(), kLogarithms.last_down, field)));
+}
+HWY_INLINE VI CeilNaturalLog2Field(VF a) {
+  const DI di;
+  const VI field = FieldOf(a), m = FractionOf(a);
+  const VI over_next = hn::GatherIndex(di, kLogarithms.over_next, field);
+  const VI next = Plus(field, hn::Not(hn::Lt(m, hn::GatherIndex(di, kLogarithms.at_most, field))));
+  return Plus(next, hn::Gt(m, hn::Sub(hn::Set(di, 0x7FFFFF), over_next)));
+}
 
 // BlockScaleExponent for b and t that are zero or normal numbers.
 template <BlockScale kScale>
 HWY_INLINE VI NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
   const DF df;
   const DI di;
-  const VI zero = hn::Zero(di), one = hn::Set(di, 1), fraction = hn::Set(di, 0x7FFFFF);
+  const auto is_zero = [&](VF a) HWY_ATTR { return hn::Eq(Bits(a), hn::Zero(di)); };
+  const auto set = [&](int number) HWY_ATTR { return hn::Set(di, number); };
+  // The byte of the exponent `field` - 127 - emax, at least `least`.
+  const auto below = [&](VI field, int least) HWY_ATTR {
+    return hn::Max(hn::Sub(field, set(k.max_exponent)), set(least));
+  };
+  [[maybe_unused]] constexpr int kQuarkZero = 127 - 23;  // the byte of a QuarkScale of 2^-23
+  [[maybe_unused]] const VF rounded = Float(hn::Add(Bits(b), set(static_cast<int>(k.rounding))));
   if constexpr (kScale == BlockScale::kFloorLog2) {
-    const VI field = hn::ShiftRight<23>(Bits(b));
-    const VI left = hn::Sub(hn::Set(di, 0x800000), hn::And(Bits(b), fraction));  // to 2^(e + 1)
-    const VI rounds_up = hn::GatherIndex(di, kLogarithms.below_next, field);
-    const VI next = hn::Add(field, hn::IfThenZeroElse(hn::Gt(left, rounds_up), one));
-    const VI byte = hn::Max(hn::Sub(next, hn::Set(di, k.max_exponent)), zero);
-    return hn::IfThenZeroElse(hn::Eq(Bits(b), zero), hn::Min(byte, hn::Set(di, 255)));
-  }
-  if constexpr (kScale == BlockScale::kCeilLog2) {
-    const VI field = hn::ShiftRight<23>(Bits(t)), m = hn::And(Bits(t), fraction);
-    const VI at_most = hn::GatherIndex(di, kLogarithms.at_most, field);
-    const VI over_next = hn::GatherIndex(di, kLogarithms.over_next, field);
-    const VI next = hn::Add(field, hn::IfThenZeroElse(hn::Lt(m, at_most), one));
-    const auto over = hn::Gt(m, hn::Sub(fraction, over_next));
-    const VI byte = hn::Add(next, hn::IfThenElseZero(over, one));
+    return hn::IfThenZeroElse(is_zero(b), below(FloorLog2Field(b), 0));
+  } else if constexpr (kScale == BlockScale::kFloorLog2Clamped) {
+    return hn::IfThenElse(is_zero(b), set(128 - k.max_exponent), below(FloorLog2Field(b), 0));
+  } else if constexpr (kScale == BlockScale::kQuarkFloor) {
+    return hn::IfThenElse(is_zero(b), set(kQuarkZero), below(FloorLog2Field(b), 1));
+  } else if constexpr (kScale == BlockScale::kQuarkCeil) {
+    return hn::IfThenElse(is_zero(b), set(kQuarkZero), below(CeilLog2Field(b), 1));
+  } else if constexpr (kScale == BlockScale::kQuarkEven) {
+    return below(FieldOf(rounded), 1);
+  } else if constexpr (kScale == BlockScale::kEvenQuarter) {
+    return below(FieldOf(rounded), 0);
+  } else if constexpr (kScale == BlockScale::kCeilLog2Least) {
+    return hn::IfThenZeroElse(is_zero(t), CeilLog2Field(t));
+  } else if constexpr (kScale == BlockScale::kCeilLog2Clamped) {
+    return hn::IfThenElse(is_zero(b), set(128), hn::IfThenZeroElse(is_zero(t), CeilLog2Field(t)));
+  } else if constexpr (kScale == BlockScale::kCeilLog2Wrapped) {
+    return hn::IfThenElse(is_zero(t), set(127), ExactCeilLog2Field(t));
+  } else if constexpr (kScale == BlockScale::kRoundLog2) {
+    return hn::IfThenElse(is_zero(t), set(127), RoundLog2Field(t));
+  } else if constexpr (kScale == BlockScale::kRceilApproximate) {
+    return hn::Min(ExactCeilLog2Field(t), set(254));
+  } else if constexpr (kScale == BlockScale::kCeilQuotientFloored) {
+    return hn::Max(hn::Min(ExactCeilLog2Field(t), set(254)), set(1));
+  } else if constexpr (kScale == BlockScale::kInverseOfPower) {
+    return hn::Sub(set(254), FieldOf(t));
+  } else if constexpr (kScale == BlockScale::kCeilLog2) {
     const auto tiny = hn::RebindMask(di, hn::Lt(t, hn::Set(df, kTiny)));
-    return hn::IfThenElse(tiny, hn::Set(di, 127), byte);
-  }
-  if constexpr (kScale == BlockScale::kOverflowAware) {
+    return hn::IfThenElse(tiny, set(127), CeilNaturalLog2Field(t));
+  } else if constexpr (kScale == BlockScale::kOverflowAware) {
     const auto tiny = hn::Lt(hn::Div(b, hn::Set(df, q)), hn::Set(df, kTiny));
-    return hn::IfThenElse(hn::RebindMask(di, tiny), hn::Set(di, 127),
-                          hn::ShiftRight<23>(Bits(Bf16Lanes(t))));
+    return hn::IfThenElse(hn::RebindMask(di, tiny), set(127), FieldOf(Bf16Lanes(t)));
+  } else {
+    static_assert(kScale == BlockScale::kFloorLog2Quotient || kScale == BlockScale::kNearestLog2,
+                  "an E8M0 rule that lanes have no formula for");
+    return FieldOf(t);  // FloorByte(t, 0)
   }
-  return hn::ShiftRight<23>(Bits(t));  // FloorByte(t, 0)
 }
-// Whether NormalExponentByte has the formula; others are computed block by block by their
-// definition.
-constexpr bool HasNormalExponentByte(BlockScale scale) {
-  return scale == BlockScale::kFloorLog2 || scale == BlockScale::kCeilLog2 ||
-         scale == BlockScale::kOverflowAware || scale == BlockScale::kFloorLog2Quotient ||
-         scale == BlockScale::kNearestLog2;
-}
-HWY_INLINE hn::Mask<DI> IsZeroOrNormal(VF a) {
+// Whether a is zero or normal and a number stays finite with `added` added to its bits.
+HWY_INLINE hn::Mask<DI> IsZeroOrNormal(VF a, std::int32_t added) {
   const DI di;
-  const auto normal =
-      hn::And(hn::Gt(Bits(a), hn::Set(di, 0x007FFFFF)), hn::Lt(Bits(a), hn::Set(di, kInfBits)));
+  const auto normal = hn::And(hn::Gt(Bits(a), hn::Set(di, 0x007FFFFF)),
+                              hn::Lt(Bits(a), hn::Set(di, kInfBits - added)));
   return hn::Or(normal, hn::Eq(Bits(a), hn::Zero(di)));
 }
 
@@ -125,6 +182,7 @@ HWY_INLINE void FindExponents(const Dialect& dialect, const ScaleConstants& cons
   const Dialect d = dialect;
   const ScaleConstants k = constants;
   const float q = TargetOf(d);
+  const auto added = static_cast<std::int32_t>(k.rounding);
   const auto find = [&](const auto& bytes_of) HWY_ATTR {
     for (std::size_t i = 0; i < n; i += hn::Lanes(df)) {
       const VF b = hn::LoadU(df, a.amax + i);
@@ -137,21 +195,18 @@ HWY_INLINE void FindExponents(const Dialect& dialect, const ScaleConstants& cons
     BytesByDefinition(d, raise, a.amax + i, a.scale_before + i, bytes);
     return hn::Load(di, bytes);
   };
-  bool done = false;
   WithConstant<LastOf(BlockScale{})>(d.block_scale, [&](auto formula) HWY_ATTR {
     constexpr BlockScale kScale = decltype(formula)::value;
     if constexpr (IsMicroscaling(kScale)) {
       find([&](std::size_t, VF b, VF) HWY_ATTR { return MicroscalingByte<kScale>(d, k, b); });
-      done = true;
-    } else if constexpr (HasNormalExponentByte(kScale)) {
+    } else if constexpr (Formula<kScale>::kIsExponent) {
       find([&](std::size_t i, VF b, VF t) HWY_ATTR {
-        const bool normal = hn::AllTrue(di, hn::And(IsZeroOrNormal(b), IsZeroOrNormal(t)));
+        const bool normal =
+            hn::AllTrue(di, hn::And(IsZeroOrNormal(b, added), IsZeroOrNormal(t, 0)));
         return HWY_LIKELY(normal) ? NormalExponentByte<kScale>(k, q, b, t) : by_definition(i, b, t);
       });
-      done = true;
     }
   });
-  if (!done) find(by_definition);
 }
 
 }  // namespace HWY_NAMESPACE

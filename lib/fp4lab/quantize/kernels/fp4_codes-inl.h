@@ -39,20 +39,43 @@ struct OrderedFp4Sink {
   }
 };
 
-// The roundings that FastFp4Codes serves, each with NearestFp4's table.
-constexpr bool HasFastFp4Codes(ElementRounding rounding) {
-  return rounding == ElementRounding::kNearestEven || rounding == ElementRounding::kTiesAway ||
-         rounding == ElementRounding::kHalfAdded || rounding == ElementRounding::kBf16First;
+// The scalings and roundings that FastFp4Codes serves, each with NearestFp4's table. The last three
+// roundings are those of published dialects that divide.
+constexpr bool HasFastFp4Codes(ElementScaling scaling, ElementRounding rounding) {
+  switch (rounding) {
+    case ElementRounding::kNearestEven:
+    case ElementRounding::kTiesAway:
+    case ElementRounding::kHalfAdded:
+    case ElementRounding::kBf16First:
+      return scaling != ElementScaling::kDivideOrZero;
+    case ElementRounding::kHalfAddedEven:
+    case ElementRounding::kTiesToZero:
+    case ElementRounding::kClosestScaled:
+      return scaling == ElementScaling::kDivide;
+    default:
+      return false;
+  }
+}
+constexpr bool AddsHalf(ElementRounding rounding) {
+  return rounding == ElementRounding::kHalfAdded || rounding == ElementRounding::kHalfAddedEven;
 }
 
 // v * 2^-10 as a binary16 number, whose upper byte indexes NearestFp4's table.
 template <ElementRounding kRounding>
 HWY_INLINE __m256i HalvesOf(__m512 v) {
-  if constexpr (kRounding == ElementRounding::kNearestEven) return NearestFp4{}.Halves(0, v);
+  if constexpr (kRounding == ElementRounding::kNearestEven ||
+                kRounding == ElementRounding::kHalfAddedEven) {
+    return NearestFp4{}.Halves(0, v);
+  }
   if constexpr (kRounding == ElementRounding::kBf16First) {
     return NearestFp4{}.Halves(0, Bf16Lanes(VF{v}).raw);
   }
-  // A tie equals its decision point, so it rounds up (ties away from zero).
+  // A tie equals its decision point, so it rounds up (ties away from zero), or down from just
+  // below.
+  if constexpr (kRounding == ElementRounding::kTiesToZero ||
+                kRounding == ElementRounding::kClosestScaled) {
+    v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f - 0x1p-24f));
+  }
   return _mm512_cvt_roundps_ph(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 
@@ -89,8 +112,8 @@ HWY_INLINE __m512 ScaledFp4(__m512 x, const DivisionByReciprocal& e,
 }
 
 // The codes of a row in blocks of kBlock columns. Returns false, with undefined codes, if some
-// element is 2^11 or more, NaN or Inf, equals the float whose sum rounds up (kHalfAdded), or is so
-// small that its v * 2^-10 is 0 where v may not be (kDropped).
+// element is 2^11 or more, NaN or Inf, equals the float whose sum rounds up (AddsHalf), or is so
+// small that its v * 2^-10 is 0 where v may not be (kDropped, kTiesToZero).
 template <ElementScaling kScaling, ElementRounding kRounding, ZeroSign kZero, std::size_t kBlock>
 HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
                                 const DivisionByReciprocal& decode, std::size_t cols,
@@ -103,12 +126,12 @@ HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
     const DivisionByReciprocal e{factor, kScaling == ElementScaling::kDivide
                                              ? hn::Set(DF(), factors.reciprocal[c / kBlock])
                                              : hn::Zero(DF())};
-    if constexpr (kZero == ZeroSign::kDropped) {
+    if constexpr (kZero == ZeroSign::kDropped || kRounding == ElementRounding::kTiesToZero) {
       const __m512i twice = _mm512_slli_epi32(_mm512_castps_si512(element), 1);
       small |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(twice, _mm512_set1_epi32(1)), tiny);
     }
     const __m512 v = ScaledFp4<kScaling, kZero>(element, e, decode);
-    if constexpr (kRounding == ElementRounding::kHalfAdded) {  // one float below 1/4 rounds up
+    if constexpr (AddsHalf(kRounding)) {  // one float below 1/4 rounds up
       const __m512 lifted = _mm512_set1_ps((0.25f - 0x1p-26f) * 0x1p-10f);
       small |= _mm512_cmp_ps_mask(_mm512_abs_ps(v), lifted, _CMP_EQ_OQ);
     }
@@ -137,6 +160,16 @@ HWY_INLINE void DropZeroSigns(std::size_t cols, std::uint8_t* codes) {
     const __m512i some = _mm512_maskz_loadu_epi8(inside, codes + c);
     const __mmask64 zeros = _mm512_cmpeq_epi8_mask(some, negative_zero) & inside;
     _mm512_mask_storeu_epi8(codes + c, zeros, _mm512_setzero_si512());
+  }
+}
+
+// Gives zeros the code of -0, as EncodeTiesToZero does.
+HWY_INLINE void SetZeroSigns(const float* x, std::size_t cols, std::uint8_t* codes) {
+  for (std::size_t c = 0; c < cols; c += 16) {
+    const __mmask16 inside = cols - c >= 16 ? __mmask16{0xFFFF} : FirstLanes(cols - c);
+    const __m512 some = _mm512_maskz_loadu_ps(inside, x + c);
+    const __mmask16 zeros = _mm512_mask_cmp_ps_mask(inside, some, _mm512_setzero_ps(), _CMP_EQ_OQ);
+    _mm_mask_storeu_epi8(codes + c, zeros, _mm_set1_epi8(8));
   }
 }
 
@@ -192,14 +225,14 @@ template <ElementScaling kScaling, ElementRounding kRounding>
 HWY_INLINE bool FastFp4Codes(const ElementRow& row, bool keeps_negative_zero, const float* x,
                              const ByBlock& blocks, std::size_t cols, std::uint8_t* codes) {
   if (!row.is_e2m1 || (blocks.width != 16 && blocks.width != 32) || cols > kMaxChunk) return false;
-  if (kRounding == ElementRounding::kBf16First && !keeps_negative_zero) return false;
   Fp4Factors factors;
   const std::size_t count = DivideUp(cols, blocks.width);
   if (!ScaledFactors(blocks, count, kScaling, !keeps_negative_zero, &factors)) return false;
   const VF tensor = hn::Set(DF(), row.decode);
   const DivisionByReciprocal decode(tensor);
   if constexpr (kScaling == ElementScaling::kTwoSteps) {
-    if (!hn::AllTrue(DF(), Moderate{0x1p-40f, 0x1p40f, true}(tensor))) return false;
+    const float largest = keeps_negative_zero ? 0x1p40f : 0x1p10f;  // as in ScaledFactors
+    if (!hn::AllTrue(DF(), Moderate{0x1p-40f, largest, true}(tensor))) return false;
   }
   const auto run = [&](auto zero) HWY_ATTR {
     constexpr ZeroSign kZero = decltype(zero)::value;
@@ -215,13 +248,16 @@ HWY_INLINE bool FastFp4Codes(const ElementRow& row, bool keeps_negative_zero, co
   } else {
     done = run(std::integral_constant<ZeroSign, ZeroSign::kKept>());
   }
-  if (done && row.never_negative_zero) DropZeroSigns(cols, codes);
+  if (done && kRounding == ElementRounding::kTiesToZero) SetZeroSigns(x, cols, codes);
+  if (done && (row.never_negative_zero || kRounding == ElementRounding::kClosestScaled)) {
+    DropZeroSigns(cols, codes);
+  }
   return done;
 }
 
 #else
 
-constexpr bool HasFastFp4Codes(ElementRounding) { return false; }
+constexpr bool HasFastFp4Codes(ElementScaling, ElementRounding) { return false; }
 
 template <ElementScaling kScaling, ElementRounding kRounding>
 HWY_INLINE bool FastFp4Codes(const ElementRow&, bool, const float*, const ByBlock&, std::size_t,

@@ -51,7 +51,9 @@ DialectJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptio
   const std::array<float, 256>& scales = kDecoded[static_cast<std::size_t>(d.scale)];
   for (std::uint32_t code = 0; code < 256; ++code) {
     job.values[code] = elements[code % codes];
-    job.scale.values[code] = ScaleValueFrom(d, static_cast<std::uint8_t>(code), scales[code]);
+    const auto byte = static_cast<std::uint8_t>(code);
+    job.scale.values[code] = ScaleValueFrom(d, byte, scales[code]);
+    job.scale.stored[code] = ReplacedNan(d, byte);
   }
   job.is_four_bits = codes == job.integers.size();
   if (job.is_four_bits) {

@@ -58,7 +58,7 @@ inline void FindCodes(const DialectJob& job, const TensorScale& tensor, const fl
       constexpr ElementScaling kScaling = decltype(scaling)::value;
       constexpr ElementRounding kRounding = decltype(how)::value;
       if (HasWholeVectors(job)) {
-        if constexpr (HasFastFp4Codes(kRounding) && kScaling != ElementScaling::kDivideOrZero) {
+        if constexpr (HasFastFp4Codes(kScaling, kRounding)) {
           if (FastFp4Codes<kScaling, kRounding>(row, job.dialect.keeps_negative_zero, x, by_block,
                                                 cols, codes)) {
             return;

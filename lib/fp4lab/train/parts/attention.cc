@@ -285,10 +285,6 @@ class Runner final : public PartRunner {
   RopeTable rope_;
 };
 
-std::unique_ptr<PartRunner> Make(const ModelConfig& config) {
-  return std::make_unique<Runner>(config);
-}
-
 }  // namespace
 
 extern const Part kAttention;
@@ -302,6 +298,6 @@ const Part kAttention{.name = "attention",
                       .gradients = Gradients,
                       .outliers = Outliers,
                       .on_gpu = true,
-                      .make = Make};
+                      .make = MakeRunner<Runner>};
 
 }  // namespace fp4lab

@@ -216,10 +216,6 @@ class Runner final : public PartRunner {
   GlaWidths w_;
 };
 
-std::unique_ptr<PartRunner> Make(const ModelConfig& config) {
-  return std::make_unique<Runner>(config);
-}
-
 }  // namespace
 
 extern const Part kGla;
@@ -232,6 +228,6 @@ const Part kGla{.name = "gla",
                 .gradients = Gradients,
                 .outliers = Outliers,
                 .on_gpu = true,
-                .make = Make};
+                .make = MakeRunner<Runner>};
 
 }  // namespace fp4lab

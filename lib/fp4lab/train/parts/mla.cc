@@ -316,10 +316,6 @@ class Runner final : public PartRunner {
   RopeTable rope_;
 };
 
-std::unique_ptr<PartRunner> Make(const ModelConfig& config) {
-  return std::make_unique<Runner>(config);
-}
-
 }  // namespace
 
 extern const Part kMla;
@@ -333,6 +329,6 @@ const Part kMla{.name = "mla",
                 .gradients = Gradients,
                 .outliers = Outliers,
                 .on_gpu = true,
-                .make = Make};
+                .make = MakeRunner<Runner>};
 
 }  // namespace fp4lab

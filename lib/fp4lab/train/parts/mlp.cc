@@ -148,10 +148,6 @@ class Runner final : public PartRunner {
   ModelConfig config_;
 };
 
-std::unique_ptr<PartRunner> Make(const ModelConfig& config) {
-  return std::make_unique<Runner>(config);
-}
-
 }  // namespace
 
 extern const Part kMlp;
@@ -163,6 +159,6 @@ const Part kMlp{.name = "mlp",
                 .gradients = Gradients,
                 .outliers = Outliers,
                 .on_gpu = true,
-                .make = Make};
+                .make = MakeRunner<Runner>};
 
 }  // namespace fp4lab

@@ -394,10 +394,6 @@ class Runner final : public PartRunner {
   std::vector<Places> places_;  // of each block, from its last Forward
 };
 
-std::unique_ptr<PartRunner> Make(const ModelConfig& config) {
-  return std::make_unique<Runner>(config);
-}
-
 }  // namespace
 
 extern const Part kMoe;
@@ -411,6 +407,6 @@ const Part kMoe{.name = "moe",
                 .gradients = Gradients,
                 .outliers = Outliers,
                 .on_gpu = true,
-                .make = Make};
+                .make = MakeRunner<Runner>};
 
 }  // namespace fp4lab

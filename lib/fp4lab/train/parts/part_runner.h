@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include "fp4lab/base/matrix.h"
@@ -56,5 +57,11 @@ class PartRunner {
   // After Forward in all blocks.
   virtual void Backward(const PartUse& use, View x, const PartGradients& gradients) = 0;
 };
+
+// Part::make of a part that Runner computes.
+template <class Runner>
+std::unique_ptr<PartRunner> MakeRunner(const ModelConfig& config) {
+  return std::make_unique<Runner>(config);
+}
 
 }  // namespace fp4lab
