@@ -51,6 +51,8 @@ ROOMS = {  # page of the site: page of the repository
     "history/changes.md": "CHANGELOG.md",
     "develop/architecture.md": "lib/fp4lab/README.md",
     "history/benchmarks.md": "tests/bench/README.md",
+    "history/gpu-speed.md": "tests/bench/gpu.md",
+    "history/speed-changes.md": "tests/bench/changes.md",
     "history/token-gap.md": "studies/token-gap/README.md",
 }
 made = {}  # page of the site: the text that it has there, in place of the page of the repository

@@ -350,18 +350,18 @@ def league_recipe_count():
     return str(len(set(published_recipes()) & {row["recipe"] for row in league()["rows"]}))
 
 
-SPEEDS = {  # the row of tests/bench/README.md, and its column
-    "layer": (r"\| \*\*Matrix products\*\* NVFP4, 12 products of a layer, d 256, 1 thread \|", 3),
-    "step": (r"\| \*\*Training [^|]* step of te_nvfp4 \(full recipe\), d 256, 1 thread \|", 3),
-    "h200": (r"\| 25M \|[^\n]*\(target 1.35\)", 6)}
+SPEEDS = {  # the page of tests/bench, the row, and its column
+    "layer": ("README.md", r"\| \*\*Matrix products\*\* NVFP4, 12 products of a layer, d 256, 1 thread \|", 3),
+    "step": ("README.md", r"\| \*\*Training [^|]* step of te_nvfp4 \(full recipe\), d 256, 1 thread \|", 3),
+    "h200": ("gpu.md", r"\| 25M \|[^\n]*\(target 1.35\)", 6)}
 
 
 def speed(name):
-    """A ratio of tests/bench/README.md."""
-    start, column = SPEEDS[name]
-    rows = [line for line in (ROOT / "tests/bench/README.md").read_text().split("\n") if re.match(start, line)]
+    """A ratio of a page of tests/bench."""
+    page, start, column = SPEEDS[name]
+    rows = [line for line in (ROOT / "tests/bench" / page).read_text().split("\n") if re.match(start, line)]
     if len(rows) != 1:
-        sys.exit(f"tests/bench/README.md has {len(rows)} rows for the speed {name!r}, not one")
+        sys.exit(f"tests/bench/{page} has {len(rows)} rows for the speed {name!r}, not one")
     return rows[0].split("|")[column].split()[0]
 
 

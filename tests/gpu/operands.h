@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "fp4lab/gpu/engine/linear.cuh"
-#include "fp4lab/gpu/engine/operand.cuh"
+#include "fp4lab/gpu/engine/operand/observe_operand.cuh"
+#include "fp4lab/gpu/engine/operand/operand.cuh"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/transform/hadamard.h"

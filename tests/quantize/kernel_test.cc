@@ -187,8 +187,8 @@ TEST_CASE("Scales of every exponent, beside the thresholds of their rules, are t
 }
 
 // Rows of blocks of 16 whose largest element is the format's, times `unit`. The others are its
-// decision points times `unit` with 0 to 2 floats added or taken off, zeros, and numbers from
-// `least` to `unit`.
+// decision points times `unit` with 0 to 2 floats added or taken off or up to 3,000 added, zeros,
+// and numbers from `least` to `unit`.
 Matrix<float> BesideDecisionPoints(FormatId element, float unit, float least) {
   constexpr std::size_t kCols = 160;
   Matrix<float> x(24, kCols);
@@ -204,6 +204,7 @@ Matrix<float> BesideDecisionPoints(FormatId element, float unit, float least) {
       u = lowest + bits[3] % (std::bit_cast<std::uint32_t>(unit) - lowest);
     }
     if (bits[2] % 16 == 1) u = 0;
+    if (bits[2] % 16 == 2) u = std::bit_cast<std::uint32_t>(point) + bits[3] % 3000;
     if (i % 16 == 3) u = std::bit_cast<std::uint32_t>(MaxFinite(element) * unit);
     x.values[i] = std::bit_cast<float>(u | (bits[1] & 0x80000000u));
   }
@@ -245,9 +246,10 @@ TEST_CASE("Elements and blocks that no row of the table has are quantized as def
     for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 32}, {1, 128}, {8, 8}, {3, 5}}) {
       for (const ElementRounding rounding :
            {ElementRounding::kNearestEven, ElementRounding::kNearestEvenOpen,
-            ElementRounding::kTiesAway, ElementRounding::kHalfAdded, ElementRounding::kBf16First,
-            ElementRounding::kTowardZero, ElementRounding::kStochastic16,
-            ElementRounding::kStochastic8}) {
+            ElementRounding::kTiesAway, ElementRounding::kTiesToZero, ElementRounding::kHalfAdded,
+            ElementRounding::kHalfAddedEven, ElementRounding::kBf16First, ElementRounding::kClosest,
+            ElementRounding::kClosestScaled, ElementRounding::kTowardZero,
+            ElementRounding::kStochastic16, ElementRounding::kStochastic8}) {
         Dialect d = *FindDialect("nvfp4.te");
         d.element = element;
         d.block_rows = rows;

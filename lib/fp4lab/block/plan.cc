@@ -75,6 +75,8 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   plan.chunk = std::max(step, wanted / step * step);
   plan.chunks = DivideUp(plan.cols, plan.chunk);
   plan.units = DivideUp(plan.rows, plan.block_rows) * plan.chunks;
+  const std::size_t in_unit = plan.block_rows * plan.chunk;
+  plan.group = std::max<std::size_t>(ElementsOfGroup(rows * cols) / in_unit, 8);
   plan.rounding = RoundingOf(d.rounding);
   plan.random = options.random;
   plan.random_bits = RandomBitsOf(d.rounding);

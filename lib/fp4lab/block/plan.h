@@ -1,6 +1,7 @@
 // The plan of one quantization: constants and division of work, computed once per call.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -57,15 +58,15 @@ struct QuantizePlan {
   std::size_t chunk;                   // columns of a unit: a multiple of block_cols
   std::size_t chunks;                  // units a band
   std::size_t units;
+  std::size_t group;  // units that a thread takes at a time
   Rounding rounding;
   RandomStream random;
   int random_bits;  // kStochastic: 16 or 32 per element
   UnitStage stage;
 };
 
-inline constexpr std::size_t kMaxBlock = 128;   // rows or columns of a block
-inline constexpr std::size_t kMaxChunk = 1024;  // columns of a unit
-inline constexpr std::size_t kUnitsAGroup = 8;
+inline constexpr std::size_t kMaxBlock = 128;       // rows or columns of a block
+inline constexpr std::size_t kMaxChunk = 1024;      // columns of a unit
 inline constexpr std::size_t kMaxStagedBlock = 32;  // rows of a block, with a UnitStage
 
 // Buffer for the elements of a unit after the stage.
@@ -80,11 +81,17 @@ struct Unit {
 };
 Unit UnitOf(const QuantizePlan& plan, std::size_t i);
 
+// The elements of a large matrix that a thread takes at a time, about: 1 MiB of binary32 if there
+// are 64 such groups. A group's first elements are not prefetched by the group before it.
+constexpr std::size_t ElementsOfGroup(std::size_t elements) {
+  return std::min<std::size_t>(elements / 64, 1 << 18);
+}
+
 constexpr std::size_t GroupsOf(const QuantizePlan& plan) {
-  return DivideUp(plan.units, kUnitsAGroup);
+  return DivideUp(plan.units, plan.group);
 }
 constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
-  return (group + 1) * kUnitsAGroup < plan.units ? (group + 1) * kUnitsAGroup : plan.units;
+  return (group + 1) * plan.group < plan.units ? (group + 1) * plan.group : plan.units;
 }
 
 // The number of units from i on, but before `end`, that a kernel may take as one span: adjacent

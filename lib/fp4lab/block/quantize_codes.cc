@@ -145,7 +145,7 @@ void QuantizeToBytes(MatrixView<const float> x, const QuantizeOptions& options,
     return;
   }
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
-    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group * kUnitsAGroup, EndOfGroup(plan, group), q);
+    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group * plan.group, EndOfGroup(plan, group), q);
   });
 }
 

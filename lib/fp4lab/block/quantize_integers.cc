@@ -99,7 +99,7 @@ void IntegersOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x,
   StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
   const std::size_t end = EndOfGroup(plan, group);
-  for (std::size_t i = group * kUnitsAGroup, n = 1; i < end; i += n) {
+  for (std::size_t i = group * plan.group, n = 1; i < end; i += n) {
     n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
     if (fp4 && IntegersOfFp4Unit(plan, span, TileOf(plan, x, span, &staged), out)) continue;

@@ -33,7 +33,7 @@ void ValuesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, MatrixVi
   UnitScales scales;
   RandomBuffer random;
   StageBuffer staged;
-  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
+  for (std::size_t i = group * plan.group; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
     const Tile tile = TileOf(plan, x, unit, &staged);
     FindScales(plan.scale, tile, plan.block_cols, &scales);

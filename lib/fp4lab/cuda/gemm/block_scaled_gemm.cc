@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/cuda/gemm/block_scaled_launch.h"
 
 namespace fp4lab::cuda {
@@ -15,7 +16,7 @@ constexpr std::size_t kMostBlocks = (std::size_t{1} << 31) - 1;
 
 void CheckOperand(const BlockScaledOperand& x) {
   Expects(x.codes != nullptr && x.scales != nullptr, "codes and scales");
-  Expects(reinterpret_cast<std::uintptr_t>(x.scales) % 16 == 0, "scales are 16-byte aligned");
+  Expects(IsAligned(x.scales), "scales are 16-byte aligned");
 }
 
 bool IsTcgen05(MmaForm form) {

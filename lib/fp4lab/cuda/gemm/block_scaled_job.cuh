@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/cuda/gemm/block_scaled_gemm.h"
 #include "fp4lab/cuda/gemm/mma_step.h"
 
@@ -22,9 +23,6 @@ struct GemmJob {
 };
 
 inline GemmJob JobOf(const BlockScaledProblem& p) {
-  const auto aligned = [](const std::uint8_t* x) {
-    return reinterpret_cast<std::uintptr_t>(x) % kChunk == 0;
-  };
   return {.m = p.m,
           .n = p.n,
           .k = p.k,
@@ -32,7 +30,8 @@ inline GemmJob JobOf(const BlockScaledProblem& p) {
           .b = p.b,
           .alpha = p.alpha,
           .accumulate = p.accumulate,
-          .in_chunks = p.k % (2 * kChunk) == 0 && aligned(p.a.codes) && aligned(p.b.codes),
+          .in_chunks = p.k % (2 * kChunk) == 0 && IsAligned(p.a.codes, kChunk) &&
+                       IsAligned(p.b.codes, kChunk),
           .d = p.d};
 }
 

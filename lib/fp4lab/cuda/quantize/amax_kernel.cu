@@ -1,4 +1,5 @@
 // max |x| of a matrix or of its rows.
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/cuda/device/amax.cuh"
 #include "fp4lab/cuda/device/check.cuh"
 #include "fp4lab/cuda/device/side.cuh"
@@ -80,7 +81,7 @@ void LaunchAmax(const DeviceMatrix& x, float* amax, bool keeps_nan, StreamHandle
   const std::size_t count = x.rows * x.cols;
   if (count == 0) return;
   const bool bf16 = x.type == ElementType::kBf16;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+  const bool aligned = IsAligned(x.data);
   const std::size_t vectors = aligned ? count / (bf16 ? 8 : 4) : 0;
   const std::size_t wanted = ((aligned ? vectors : count) + 4 * kThreads - 1) / (4 * kThreads);
   const unsigned blocks = static_cast<unsigned>(wanted < 4096 ? (wanted == 0 ? 1 : wanted) : 4096);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/cuda/device/bf16_words.cuh"
 #include "fp4lab/cuda/device/e2m1.cuh"
@@ -25,11 +26,6 @@ struct RegisterJob {
   std::uint32_t rows = 0, cols = 0;
   const float* amax = nullptr;  // of the tensor, or of each row in row-scaled dialects
 };
-
-// Whether 16 bytes can be loaded or stored at once.
-inline bool IsAligned(const void* place) {
-  return reinterpret_cast<std::uintptr_t>(place) % 16 == 0;
-}
 
 // Whether the kernels in registers take a matrix of this shape and place, in whole blocks, under
 // the dialect's factor.

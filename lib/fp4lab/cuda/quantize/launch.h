@@ -6,15 +6,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/cuda/device/device.h"
 #include "fp4lab/cuda/quantize/device_quantization.h"
 #include "fp4lab/cuda/quantize/quantized_side.h"
 #include "fp4lab/dialect/dialect.h"
 
 namespace fp4lab::cuda {
-
-// Whether the fast kernels can read and write 16 bytes at a time there; nullptr is.
-inline bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
 // Any dialect, any shape: one thread for each block. side.hadamard is ignored.
 void LaunchDialect(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side,

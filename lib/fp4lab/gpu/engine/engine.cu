@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,9 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure
+constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure, at least
+// The most tokens that a block or a Hadamard transform joins.
+constexpr std::size_t kGroup = 128;
 
 double Sum(std::span<const double> x) {
   double sum = 0.0;
@@ -134,8 +137,7 @@ class CudaEngine final : public Engine {
   StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
                     std::span<const std::uint16_t> targets) {
     const auto sequence = static_cast<std::size_t>(config_.model.sequence);
-    const std::size_t sample = RoundUp(kSampleTokens, sequence);
-    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    const std::size_t rows = std::min(rows_, RoundUp(kSampleTokens, std::lcm(sequence, kGroup)));
     model_.ParametersChanged();  // so that the observer sees weights, too
     Train(pass, 0, inputs.first(rows), targets.first(rows));
     std::vector<double> losses(rows);

@@ -1,7 +1,8 @@
 #include <algorithm>
 
 #include "fp4lab/gpu/engine/linear.cuh"
-#include "fp4lab/gpu/engine/operand.cuh"
+#include "fp4lab/gpu/engine/operand/operand.cuh"
+#include "fp4lab/gpu/engine/operand/operand_pair.cuh"
 #include "fp4lab/gpu/engine/step_parts.cuh"
 #include "fp4lab/gpu/gemm/scaled_gemm.cuh"
 #include "fp4lab/recipe/recipe.h"

@@ -1,6 +1,7 @@
 // The sum of squares for the gradient's norm, in the order of nn/optimizer/optimizer.cc; rounding
 // to BF16.
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
 
@@ -29,17 +30,18 @@ __global__ void SumSquaresKernel(const float* x, std::size_t size, double* parti
   if (threadIdx.x % kHalfWarp == 0 && first < size) partial[chunk] = lane;
 }
 
+// `aligned`: x and out begin at whole packs of four.
 template <class From, class To>
-__global__ void RoundKernel(const From* x, std::size_t size, To* out) {
+__global__ void RoundKernel(const From* x, std::size_t size, bool aligned, To* out) {
   const auto rounded = [](From v) { return __bfloat162float(__float2bfloat16_rn(Load(&v))); };
   const std::size_t i = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * 4;
-  if (i + 4 <= size) {
+  if (aligned && i + 4 <= size) {
     const Pack<4, From> from = LoadPack<4>(x + i);
     StorePack<4>(out + i,
                  {rounded(from.x[0]), rounded(from.x[1]), rounded(from.x[2]), rounded(from.x[3])});
     return;
   }
-  for (std::size_t j = i; j < size; ++j) Store(out + j, rounded(x[j]));
+  for (std::size_t j = i; j < size && j < i + 4; ++j) Store(out + j, rounded(x[j]));
 }
 
 }  // namespace
@@ -55,7 +57,9 @@ void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t 
 template <class From, class To>
 void RoundTo(const From* x, std::size_t size, To* out, cudaStream_t stream) {
   if (size == 0) return;
-  RoundKernel<<<Blocks(size, 4 * kThreads), kThreads, 0, stream>>>(x, size, out);
+  // A parameter may begin anywhere.
+  const bool aligned = IsAligned(x, 4 * sizeof(From)) && IsAligned(out, 4 * sizeof(To));
+  RoundKernel<<<Blocks(size, 4 * kThreads), kThreads, 0, stream>>>(x, size, aligned, out);
   CheckLaunch("RoundTo");
 }
 

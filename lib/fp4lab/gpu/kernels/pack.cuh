@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/kernels/math.cuh"
 
 namespace fp4lab::gpu {
@@ -38,8 +38,7 @@ inline constexpr int kVectorOfRows = 4;
 // and `from` begins at a whole pack, else 1.
 template <class Function>
 void WithVector(std::size_t cols, const Function& launch, const float* from = nullptr) {
-  const auto at = reinterpret_cast<std::uintptr_t>(from);
-  if (cols % kVectorOfRows == 0 && at % (kVectorOfRows * sizeof(float)) == 0) {
+  if (cols % kVectorOfRows == 0 && IsAligned(from, kVectorOfRows * sizeof(float))) {
     launch(std::integral_constant<int, kVectorOfRows>{});
   } else {
     launch(std::integral_constant<int, 1>{});

@@ -1,4 +1,5 @@
 // Kernels that measure the amax of an operand, before and after its Hadamard transform.
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/gpu/quantize/quantize_units.cuh"
 
@@ -45,11 +46,11 @@ __global__ void __launch_bounds__(kThreads)
   cuda::StoreBlockAmax<kThreads>(amax, to);
 }
 
+// `whole`: how many vectors of 16 bytes are loaded as such.
 template <class T>
-__global__ void AmaxKernel(std::size_t size, const T* x, std::uint32_t* to) {
+__global__ void AmaxKernel(std::size_t size, std::size_t whole, const T* x, std::uint32_t* to) {
   constexpr std::size_t kVector = 16 / sizeof(T);
   const std::size_t step = std::size_t{gridDim.x} * kThreads;
-  const std::size_t whole = size / kVector;
   float amax = 0.0f;
   const std::size_t first = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   for (std::size_t i = first; i < whole; i += step) {
@@ -96,7 +97,9 @@ void MeasureAmax(const QuantizeJob& job, const T* x, std::uint32_t* amax, cudaSt
   CheckJob(job);
   const std::size_t size = job.rows * job.cols;
   if (job.hadamard == 0) {
-    AmaxKernel<<<AmaxBlocks(size / (16 / sizeof(T))), kThreads, 0, stream>>>(size, x, amax);
+    const std::size_t vectors = size / (16 / sizeof(T));
+    const std::size_t whole = IsAligned(x) ? vectors : 0;  // an expert's rows begin anywhere
+    AmaxKernel<<<AmaxBlocks(vectors), kThreads, 0, stream>>>(size, whole, x, amax);
   } else if (job.along_rows) {
     LaunchAmaxAlongRows(job, x, nullptr, amax, stream);
   } else {

@@ -1,5 +1,6 @@
 // Hadamard transforms of 16 to 128 BF16 numbers with any signs, in registers: a lane of a warp
 // holds 16 numbers of a group, and the lanes of a group exchange sums by shuffles.
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
 #include "fp4lab/gpu/quantize/hadamard_device.cuh"
 #include "fp4lab/transform/exact_hadamard.h"
@@ -255,11 +256,9 @@ void Launch(const GroupJob& job, bool down_columns, cudaStream_t stream) {
 bool TransformGroupsInRegisters(const HadamardTransform& transform, HadamardWay way,
                                 std::size_t rows, std::size_t cols, bool down_columns,
                                 const Bf16* x, Bf16* out, cudaStream_t stream) {
-  const auto aligned = [](const Bf16* p, std::size_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
-  };
   const std::size_t bytes = down_columns ? 4 : 16;
-  if (transform.size < static_cast<int>(kOfLane) || !aligned(x, bytes) || !aligned(out, bytes)) {
+  if (transform.size < static_cast<int>(kOfLane) || !IsAligned(x, bytes) ||
+      !IsAligned(out, bytes)) {
     return false;
   }
   if ((down_columns && cols % 2 != 0) || rows >= 1u << 31 || rows * cols >= std::size_t{1} << 35) {

@@ -1,5 +1,6 @@
 // Tuned kernels that quantize the operands of linears: Hadamard transform, then values of a
 // dialect.
+#include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/gpu/quantize/quantize_units.cuh"
 
@@ -189,7 +190,7 @@ void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* a
   if (one_scale) {
     const std::size_t size = job.rows * job.cols;
     WithBool(job.format && IsStochastic(*job.format), [&](auto stochastic) {
-      WithBool(size % 8 == 0, [&](auto wide) {
+      WithBool(size % 8 == 0 && IsAligned(x) && IsAligned(out), [&](auto wide) {
         constexpr int kVector = wide ? 8 : 1;
         OneScaleKernel<T, kVector, stochastic>
             <<<Blocks(size, kVector * kThreads), kThreads, 0, stream>>>(a, job.along_rows, x, out);

@@ -33,8 +33,9 @@ struct ElementRow {
   float zero;             // added to v: -0 leaves a v of -0 as it is, +0 makes it +0
   std::int32_t nan_code;  // the code of a NaN v
   bool never_negative_zero;
-  float decode;  // D
-  float next;    // NextAfterLargest
+  bool has_short_scales;  // scales have a few bits: they are not stored in binary32
+  float decode;           // D
+  float next;             // NextAfterLargest
 };
 
 // Correctly rounded division by a number c whose significand is not all ones, where nothing over-
@@ -132,32 +133,6 @@ HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
   return hn::IfThenZeroElse(hn::Eq(best, hn::Zero(di)), hn::Or(best, SignCode(row, x)));
 }
 
-// EncodeComfyCentre without the sign. The fractions under the exponents 1 to 3 are 2 a - 2, a - 2
-// and a / 2 - 2, exact.
-HWY_INLINE VI ComfyMagnitude(VF a) {
-  const DF d;
-  const DI di;
-  const VF two = hn::Set(d, 2.0f), twice = hn::Mul(a, two);
-  const auto reaches = [&](float t) HWY_ATTR { return hn::Ge(a, hn::Set(d, t)); };
-  const auto one = reaches(kComfyThresholds[0]), second = reaches(kComfyThresholds[1]),
-             third = reaches(kComfyThresholds[2]);
-  const VF half = hn::Mul(a, hn::Set(d, 0.5f));
-  const VF shifted = hn::IfThenElse(third, half, hn::IfThenElse(second, a, twice));
-  const VF fraction = hn::IfThenElse(one, hn::Sub(shifted, two), twice);
-  const auto at_least = [&](float t, bool or_equal) HWY_ATTR {
-    const VF bound = hn::Set(d, t);
-    const auto over = or_equal ? hn::Ge(fraction, bound) : hn::Gt(fraction, bound);
-    return hn::IfThenElseZero(hn::RebindMask(di, over), hn::Set(di, 1));
-  };
-  const VI m = hn::Add(at_least(0.5f, false), hn::Add(at_least(1.5f, true), at_least(2.5f, false)));
-  const auto count = [&](auto mask) HWY_ATTR {
-    return hn::IfThenElseZero(hn::RebindMask(di, mask), hn::Set(di, 2));
-  };
-  const auto finite = hn::RebindMask(di, hn::Le(a, hn::Set(d, kFloatMax)));
-  return hn::Or(hn::Add(count(one), hn::Add(count(second), count(third))),
-                hn::IfThenElseZero(finite, m));
-}
-
 // The code of RoundNearest(a), a <= e.max: the bits of the sum minus the bits of the magic number
 // are the number of steps of the magnitude in its binade; 2^m steps are one exponent.
 HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
@@ -171,6 +146,21 @@ HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
   return hn::Add(steps, hn::Sub(hn::ShiftRightSame(exponent, dropped), least));
 }
 
+// EncodeComfyCentre without the sign: the nearest code but for numbers from 1.75 up to a threshold,
+// which have the code of 1, and for 7 to 9 and Inf, which have that of 4.
+HWY_INLINE VI ComfyMagnitude(const ElementConstants& e, VF a) {
+  const DF d;
+  const DI di;
+  const auto between = [&](float least, const auto& below)
+                           HWY_ATTR { return hn::And(hn::Ge(a, hn::Set(d, least)), below); };
+  const auto one = between(1.75f, hn::Lt(a, hn::Set(d, kComfyThresholds[1])));
+  const auto four =
+      hn::Or(between(7.0f, hn::Le(a, hn::Set(d, 9.0f))), hn::Gt(a, hn::Set(d, kFloatMax)));
+  const VI nearest = NearestCode(e, hn::Min(a, hn::Set(d, e.max)));
+  return hn::IfThenElse(hn::RebindMask(di, four), hn::Set(di, 6),
+                        hn::IfThenElse(hn::RebindMask(di, one), hn::Set(di, 2), nearest));
+}
+
 // NearestCode with ties toward zero: one code less where the rounding went up by half a step.
 HWY_INLINE VI TiesToZeroCode(const ElementConstants& e, VF a) {
   const DF d;
@@ -181,15 +171,24 @@ HWY_INLINE VI TiesToZeroCode(const ElementConstants& e, VF a) {
   return hn::Add(NearestCode(e, a), hn::VecFromMask(di, hn::RebindMask(di, tie)));
 }
 
-// EncodeBySearch under s = 1. Up to 2^10 times the largest element, differences to the two codes
-// around v are exact and those to the two largest codes unequal. So the nearest code is found, and
-// of a tie the first.
-HWY_INLINE VI ClosestCode(const ElementRow& row, VF v) {
+// EncodeBySearch of x under s, by v = fl(x / s); s = 1 and v = x for kClosestScaled. Up to 2^10
+// times the largest element, differences to the two codes around v are exact and those to the two
+// largest codes unequal. So the nearest code is found, and of a tie the first. v is on x's side of
+// each decision point: a point times s is exact, and the next number is more than half a unit off.
+template <ElementRounding kRounding>
+HWY_INLINE VI ClosestCode(const ElementRow& row, VF x, VF s) {
   const DF d;
   const DI di;
+  constexpr bool kDivides = kRounding == ElementRounding::kClosest;
+  const VF v = kDivides ? hn::Div(x, s) : x;
   const VF a = hn::Abs(v);
-  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(a, hn::Set(d, 0x1p10f * row.element.max))))) {
-    return SearchLanes(row, v, hn::Set(d, 1.0f));
+  auto searches = hn::Gt(a, hn::Set(d, 0x1p10f * row.element.max));
+  if constexpr (kDivides) {
+    const auto moderate = hn::And(hn::Ge(s, hn::Set(d, 0x1p-60f)), hn::Le(s, hn::Set(d, 0x1p60f)));
+    searches = hn::Or(searches, hn::Not(moderate));
+  }
+  if (HWY_UNLIKELY(!hn::AllFalse(d, searches)) || (kDivides && !row.has_short_scales)) {
+    return SearchLanes(row, x, s);
   }
   const VI code = TiesToZeroCode(row.element, hn::Min(a, hn::Set(d, row.element.max)));
   return hn::IfThenZeroElse(hn::Eq(code, hn::Zero(di)), hn::Or(code, SignCode(row, v)));
@@ -230,7 +229,7 @@ HWY_INLINE VI MagnitudeCodeLanes(const ElementRow& row, VF v, VU random) {
   } else if constexpr (kRounding == ElementRounding::kNearestEvenOpen) {
     return NearestCode(e, hn::Min(a, hn::Set(d, row.next)));
   } else if constexpr (kRounding == ElementRounding::kComfyCentre) {
-    return row.is_e2m1 ? ComfyMagnitude(a) : NearestCode(e, bounded);
+    return row.is_e2m1 ? ComfyMagnitude(e, a) : NearestCode(e, bounded);
   } else if constexpr (kRounding == ElementRounding::kHalfAddedEven) {
     const float step = row.values[1];
     const auto lifted = hn::Eq(a, hn::Set(d, BelowHalfStep(step)));
@@ -250,9 +249,9 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
   const VI negative_zero = hn::Set(di, static_cast<std::int32_t>(row.element.sign_code));
   VI code;
   if constexpr (kRounding == ElementRounding::kClosest) {
-    code = SearchLanes(row, x, s);
+    code = ClosestCode<kRounding>(row, x, s);
   } else if constexpr (kRounding == ElementRounding::kClosestScaled) {
-    code = ClosestCode(row, v);
+    code = ClosestCode<kRounding>(row, v, hn::Set(DF(), 1.0f));
   } else {
     code = hn::Or(MagnitudeCodeLanes<kRounding>(row, v, random), SignCode(row, v));
   }

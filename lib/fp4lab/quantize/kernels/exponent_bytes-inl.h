@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/exponent_bytes.h"
@@ -104,9 +105,11 @@ HWY_INLINE VI CeilNaturalLog2Field(VF a) {
   return Plus(next, hn::Gt(m, hn::Sub(hn::Set(di, 0x7FFFFF), over_next)));
 }
 
-// BlockScaleExponent for b and t that are zero or normal numbers.
+struct NoLanes {};  // of a rule that is computed block by block, by its definition
+
+// BlockScaleExponent for b and t that are zero or normal numbers, or NoLanes.
 template <BlockScale kScale>
-HWY_INLINE VI NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
+HWY_INLINE auto NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
   const DF df;
   const DI di;
   const auto is_zero = [&](VF a) HWY_ATTR { return hn::Eq(Bits(a), hn::Zero(di)); };
@@ -149,10 +152,11 @@ HWY_INLINE VI NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
   } else if constexpr (kScale == BlockScale::kOverflowAware) {
     const auto tiny = hn::Lt(hn::Div(b, hn::Set(df, q)), hn::Set(df, kTiny));
     return hn::IfThenElse(hn::RebindMask(di, tiny), set(127), FieldOf(Bf16Lanes(t)));
-  } else {
-    static_assert(kScale == BlockScale::kFloorLog2Quotient || kScale == BlockScale::kNearestLog2,
-                  "an E8M0 rule that lanes have no formula for");
+  } else if constexpr (kScale == BlockScale::kFloorLog2Quotient ||
+                       kScale == BlockScale::kNearestLog2) {
     return FieldOf(t);  // FloorByte(t, 0)
+  } else {
+    return NoLanes();
   }
 }
 // Whether a is zero or normal and a number stays finite with `added` added to its bits.
@@ -199,7 +203,12 @@ HWY_INLINE void FindExponents(const Dialect& dialect, const ScaleConstants& cons
     constexpr BlockScale kScale = decltype(formula)::value;
     if constexpr (IsMicroscaling(kScale)) {
       find([&](std::size_t, VF b, VF) HWY_ATTR { return MicroscalingByte<kScale>(d, k, b); });
-    } else if constexpr (Formula<kScale>::kIsExponent) {
+    } else if constexpr (!Formula<kScale>::kIsExponent) {
+      return;
+    } else if constexpr (std::is_same_v<decltype(NormalExponentByte<kScale>(k, q, VF(), VF())),
+                                        NoLanes>) {
+      find(by_definition);
+    } else {
       find([&](std::size_t i, VF b, VF t) HWY_ATTR {
         const bool normal =
             hn::AllTrue(di, hn::And(IsZeroOrNormal(b, added), IsZeroOrNormal(t, 0)));

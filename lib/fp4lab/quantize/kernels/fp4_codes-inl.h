@@ -39,7 +39,7 @@ struct OrderedFp4Sink {
   }
 };
 
-// The scalings and roundings that FastFp4Codes serves, each with NearestFp4's table. The last three
+// The scalings and roundings that FastFp4Codes serves, each with NearestFp4's table. The last four
 // roundings are those of published dialects that divide.
 constexpr bool HasFastFp4Codes(ElementScaling scaling, ElementRounding rounding) {
   switch (rounding) {
@@ -51,6 +51,7 @@ constexpr bool HasFastFp4Codes(ElementScaling scaling, ElementRounding rounding)
     case ElementRounding::kHalfAddedEven:
     case ElementRounding::kTiesToZero:
     case ElementRounding::kClosestScaled:
+    case ElementRounding::kComfyCentre:
       return scaling == ElementScaling::kDivide;
     default:
       return false;
@@ -64,7 +65,8 @@ constexpr bool AddsHalf(ElementRounding rounding) {
 template <ElementRounding kRounding>
 HWY_INLINE __m256i HalvesOf(__m512 v) {
   if constexpr (kRounding == ElementRounding::kNearestEven ||
-                kRounding == ElementRounding::kHalfAddedEven) {
+                kRounding == ElementRounding::kHalfAddedEven ||
+                kRounding == ElementRounding::kComfyCentre) {
     return NearestFp4{}.Halves(0, v);
   }
   if constexpr (kRounding == ElementRounding::kBf16First) {
@@ -112,15 +114,16 @@ HWY_INLINE __m512 ScaledFp4(__m512 x, const DivisionByReciprocal& e,
 }
 
 // The codes of a row in blocks of kBlock columns. Returns false, with undefined codes, if some
-// element is 2^11 or more, NaN or Inf, equals the float whose sum rounds up (AddsHalf), or is so
-// small that its v * 2^-10 is 0 where v may not be (kDropped, kTiesToZero).
+// element is 2^11 or more, NaN or Inf, equals the float whose sum rounds up (AddsHalf), has no
+// nearest code (kComfyCentre), or is so small that its v * 2^-10 is 0 where v may not be (kDropped,
+// kTiesToZero).
 template <ElementScaling kScaling, ElementRounding kRounding, ZeroSign kZero, std::size_t kBlock>
 HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
                                 const DivisionByReciprocal& decode, std::size_t cols,
                                 std::uint8_t* codes) {
   alignas(64) std::uint16_t halves[kMaxChunk + 64];
   const __m512i tiny = _mm512_set1_epi32(0x1C000000);  // twice the bits of 2^-99
-  __mmask16 small = 0;
+  __mmask16 other = 0;
   const auto put = [&](std::size_t c, __m512 element) HWY_ATTR {
     const VF factor = hn::Set(DF(), factors.value[c / kBlock]);
     const DivisionByReciprocal e{factor, kScaling == ElementScaling::kDivide
@@ -128,12 +131,19 @@ HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
                                              : hn::Zero(DF())};
     if constexpr (kZero == ZeroSign::kDropped || kRounding == ElementRounding::kTiesToZero) {
       const __m512i twice = _mm512_slli_epi32(_mm512_castps_si512(element), 1);
-      small |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(twice, _mm512_set1_epi32(1)), tiny);
+      other |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(twice, _mm512_set1_epi32(1)), tiny);
     }
     const __m512 v = ScaledFp4<kScaling, kZero>(element, e, decode);
     if constexpr (AddsHalf(kRounding)) {  // one float below 1/4 rounds up
       const __m512 lifted = _mm512_set1_ps((0.25f - 0x1p-26f) * 0x1p-10f);
-      small |= _mm512_cmp_ps_mask(_mm512_abs_ps(v), lifted, _CMP_EQ_OQ);
+      other |= _mm512_cmp_ps_mask(_mm512_abs_ps(v), lifted, _CMP_EQ_OQ);
+    }
+    if constexpr (kRounding == ElementRounding::kComfyCentre) {
+      const __m512 a = _mm512_abs_ps(v);
+      const auto at_least = [&](float bound) HWY_ATTR {
+        return _mm512_cmp_ps_mask(a, _mm512_set1_ps(bound * 0x1p-10f), _CMP_GE_OQ);
+      };
+      other |= at_least(7.0f) | (at_least(1.75f) & ~at_least(kComfyThresholds[1]));
     }
     _mm256_store_si256(reinterpret_cast<__m256i*>(halves + c), HalvesOf<kRounding>(v));
   };
@@ -148,7 +158,7 @@ HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
   }
   const __m512i seen =
       PutColumns(NearestFp4{}, halves, 0, cols, OrderedFp4Sink{codes}, _mm512_setzero_si512());
-  return small == 0 && _mm512_test_epi8_mask(seen, _mm512_set1_epi8(0x40)) == 0;
+  return other == 0 && _mm512_test_epi8_mask(seen, _mm512_set1_epi8(0x40)) == 0;
 }
 
 // Replaces the codes of -0 by +0.

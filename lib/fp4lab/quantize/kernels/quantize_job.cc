@@ -60,12 +60,12 @@ DialectJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptio
     std::transform(job.values.begin(), job.values.begin() + codes, job.integers.begin(),
                    [](float v) { return static_cast<std::uint8_t>(12 + static_cast<int>(2 * v)); });
   }
-  constexpr std::size_t kColumns = 1024, kElements = 32768;
+  constexpr std::size_t kColumns = 1024;
   if (!job.grid.stores_scales) job.grid.block_cols = kColumns;  // no blocks: any cut is valid
   job.chunk = std::max<std::size_t>(kColumns / job.grid.block_cols, 1) * job.grid.block_cols;
   const std::size_t band = job.grid.block_rows * std::max<std::size_t>(x.cols, 1);
   const std::size_t least = HasUnitRows(x) ? 1 : (15 + job.grid.block_rows) / job.grid.block_rows;
-  job.group = std::max(least, kElements / band);
+  job.group = std::max(least, std::max<std::size_t>(ElementsOfGroup(x.size()), 1 << 15) / band);
   job.joins_rows = JoinsRows(d, job.grid, x, out);
   return job;
 }

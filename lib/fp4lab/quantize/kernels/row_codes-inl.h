@@ -42,6 +42,7 @@ inline ElementRow ElementsUnder(const DialectJob& job, const TensorScale& tensor
           .zero = d.keeps_negative_zero ? -0.0f : 0.0f,
           .nan_code = d.nan_code >= 0 ? d.nan_code : nan_code,
           .never_negative_zero = d.never_negative_zero,
+          .has_short_scales = d.scale_encoding != ScaleEncoding::kBinary32,
           .decode = tensor.decode,
           .next = job.next};
 }
@@ -58,6 +59,16 @@ inline void FindCodes(const DialectJob& job, const TensorScale& tensor, const fl
       constexpr ElementScaling kScaling = decltype(scaling)::value;
       constexpr ElementRounding kRounding = decltype(how)::value;
       if (HasWholeVectors(job)) {
+        if constexpr (kRounding == ElementRounding::kClosest &&
+                      HasFastFp4Codes(ElementScaling::kDivide, ElementRounding::kClosestScaled)) {
+          // As ClosestCode: the closest code of fl(x / s).
+          const ByBlock by_scale{c.scale.data(), c.scale.data(), job.grid.block_cols};
+          if (row.has_short_scales &&
+              FastFp4Codes<ElementScaling::kDivide, ElementRounding::kClosestScaled>(
+                  row, job.dialect.keeps_negative_zero, x, by_scale, cols, codes)) {
+            return;
+          }
+        }
         if constexpr (HasFastFp4Codes(kScaling, kRounding)) {
           if (FastFp4Codes<kScaling, kRounding>(row, job.dialect.keeps_negative_zero, x, by_block,
                                                 cols, codes)) {

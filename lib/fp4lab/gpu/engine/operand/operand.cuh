@@ -1,10 +1,11 @@
-// The functions by which linear.cu makes one operand, or two operands, of a tensor.
+// The functions by which linear.cu makes an operand of a tensor.
 #pragma once
 
 #include <type_traits>
-#include <vector>
 
 #include "fp4lab/gpu/engine/device_call.cuh"
+#include "fp4lab/gpu/engine/operand/observe_operand.cuh"
+#include "fp4lab/gpu/engine/operand/operand_place.cuh"
 #include "fp4lab/gpu/gemm/scaled_gemm.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/quantize/delayed_scaling.cuh"
@@ -13,87 +14,8 @@
 #include "fp4lab/gpu/quantize/operand_plan.h"
 #include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/gpu/quantize/scale_windows.cuh"
-#include "fp4lab/quantize/blocks.h"
-#include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab::gpu {
-
-// The layout of an operand in memory: (rows, cols), with the reduction axis along cols or, if
-// `along_rows`, along rows.
-struct Place {
-  std::size_t rows = 0, cols = 0;
-  bool along_rows = false;
-  std::size_t QuantizedRows() const { return along_rows ? cols : rows; }
-  std::size_t Length() const { return along_rows ? rows : cols; }  // of the reduction axis
-};
-
-// Codes and scales of the values that the GPU made of `before`, since the GPU keeps none: those
-// that the host computes and, where the GPU has another value, the code nearest to it.
-inline Quantized QuantizedOf(const Dialect& dialect, MatrixView<const float> before,
-                             const DialectOptions& options, MatrixView<const float> values) {
-  Quantized q = QuantizeAs(dialect, before, options);
-  const BlockGrid grid(dialect, q.rows, q.cols);
-  const Format& element = FormatOf(dialect.element);
-  for (std::size_t r = 0; r < q.rows; ++r) {
-    for (std::size_t c = 0; c < q.cols; ++c) {
-      const float scale = ScaleAt(dialect, grid, q, r, c);
-      std::uint8_t& code = q.codes[r * q.cols + c];
-      if (scale == 0.0f || Decode(element, code) * scale == values(r, c)) continue;
-      code = static_cast<std::uint8_t>(Encode(element, values(r, c) / scale));
-    }
-  }
-  return q;
-}
-
-// The shape of the blocks' scales that QuantizeToValues keeps apart, as a matrix (blocks along the
-// reduction axis, blocks of rows).
-struct ScaleShape {
-  std::size_t blocks = 0, rows = 0, block_rows = 1;
-};
-inline ScaleShape ScaleShapeOf(const Dialect& d, const Place& place) {
-  const auto block_rows = static_cast<std::size_t>(d.block_rows);
-  return {DivideUp(place.Length(), static_cast<std::size_t>(d.block_cols)),
-          DivideUp(place.QuantizedRows(), block_rows), block_rows};
-}
-
-// x (rows, length) *= the scales of its blocks.
-inline void MultiplyByScales(const BlockScales& s, const ScaleShape& shape, cudaStream_t stream,
-                             MatrixView<float> x) {
-  const Matrix<float> scales = Fetched(s.scales, shape.blocks, shape.rows, stream);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    for (std::size_t c = 0; c < x.cols; ++c) x(r, c) *= scales(c / s.block, r / s.rows);
-  }
-}
-
-// Copies the operand's tensor and values to the host for the observer. `amax`: the amax of the
-// tensor, or of each row of the quantized matrix, as floats in device memory. `scales`: those that
-// the values do not contain.
-template <class T>
-void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-             const Place& place, const T* x, const T* values, const void* amax,
-             const BlockScales& scales = {}) {
-  Matrix<float> before = Fetched(x, place.rows, place.cols, call.stream);
-  Matrix<float> after = Fetched(values, place.rows, place.cols, call.stream);
-  const auto oriented = [&](Matrix<float>& m) {
-    return place.along_rows ? m.View().Transposed() : m.View();
-  };
-  if (scales.scales != nullptr) {
-    MultiplyByScales(scales, ScaleShapeOf(*recipe.format, place), call.stream, oriented(after));
-  }
-  if (recipe.hadamard != 0) {
-    RandomHadamard(oriented(before), TransformOf(recipe, call), oriented(before));
-  }
-  DialectOptions options{.source = RandomSourceOf(recipe, operand, call.random)};
-  if (HasTensorScale(*recipe.format)) {
-    options.amax.resize(recipe.format->row_scaled ? place.QuantizedRows() : 1);
-    Check(cudaMemcpy(options.amax.data(), amax, options.amax.size() * sizeof(float),
-                     cudaMemcpyDeviceToHost),
-          "copy from the GPU");
-  }
-  const Dialect& dialect = *recipe.format;
-  const Quantized quantized = QuantizedOf(dialect, oriented(before), options, oriented(after));
-  (*call.observer)({operand, oriented(before), oriented(after), dialect, options, quantized});
-}
 
 inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                          const Place& place) {
@@ -113,10 +35,6 @@ inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const 
   if (recipe.delayed.length == 0) return;
   TakeDelayedAmax(call.histories.Of(operand), IsWeight(operand) || call.histories.records, amax,
                   call.stream);
-}
-
-inline WindowShape WindowsOf(const OperandRecipe& recipe, const Place& place) {
-  return {place.rows, place.cols, place.along_rows, static_cast<std::size_t>(recipe.scale_window)};
 }
 
 // The operand that Prepare has made, or makes, in `values`, `amax` and `rows`.
@@ -295,64 +213,6 @@ const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                     memory, memory, call.stream);
   }
   return memory;
-}
-
-// The places that the producer of a tensor (tokens, cols) fills for its row and column operands.
-template <class T>
-AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::size_t tokens,
-                    std::size_t cols, std::uint32_t* plain, std::uint32_t* transformed) {
-  if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
-  const PairPlan plan = PlanOf(row, column);
-  if (!plan.row.needs_amax || row.hadamard != 0 || plan.row.has_delayed_scaling) return {};
-  if (row.side) return {};
-  const bool both =
-      plan.amax == PairAmax::kOnePass && column.hadamard == static_cast<int>(kAmaxRows);
-  return {plain, both ? transformed : nullptr};
-}
-
-// One tensor (tokens, cols) as two operands: along its rows, and down its columns.
-struct Pair {
-  const OperandRecipe &row, &column;
-  LinearOperand row_operand, column_operand;
-  std::size_t tokens, cols;
-  PairPlan plan = PlanOf(row, column);
-};
-
-// Measures the amax of x for both operands unless x's producer has measured them.
-template <class T>
-void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
-                   const AmaxPlaces& measured) {
-  if (measured.transformed != nullptr) return;
-  const QuantizeJob job =
-      JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true});
-  MeasureBoth(job, x, call.amax + pair.row_operand, call.amax + pair.column_operand, call.stream);
-}
-
-// Whether one kernel makes both operands.
-template <class T>
-bool QuantizesTogether(const PairPlan& plan, const DeviceCall& call) {
-  return std::is_same_v<T, Bf16> && plan.together && call.observer == nullptr;
-}
-
-// Makes both operands in one kernel, which also writes the two alphas and sets their `to` to null.
-template <class T>
-void QuantizeTogether(const Pair& pair, const DeviceCall& call, const T* x, AlphaJob* row_alpha,
-                      T* row_out, AlphaJob* column_alpha, T* column_out) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    QuantizeBoth(JobOf(pair.row, pair.row_operand, call, {pair.tokens, pair.cols, false}),
-                 call.amax + pair.row_operand, *row_alpha, row_out,
-                 JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true}),
-                 call.amax + pair.column_operand,
-                 column_alpha != nullptr ? *column_alpha : AlphaJob{}, column_out, x, call.stream);
-    row_alpha->to = nullptr;
-    if (column_alpha != nullptr) column_alpha->to = nullptr;
-  }
-}
-
-// The place of the amax of wgrad's input.
-inline std::uint32_t* WgradInputAmax(const LinearRecipe& recipe, const DeviceCall& call) {
-  const bool shares = PlanOf(recipe.fprop.a, recipe.wgrad.b).amax == PairAmax::kOne;
-  return call.amax + (shares ? kFpropInput : kWgradInput);
 }
 
 }  // namespace fp4lab::gpu
