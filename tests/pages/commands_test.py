@@ -45,7 +45,8 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "podman build -t fp4lab -f tools/packaging/Containerfile .": "needs a container engine and a registry",
     "source <(fp4lab completion bash)": "is bash's; help_bash_test does it",
     "fp4lab man | man -l -": "a pager; help_man_test formats the page",
-    "g++ -std=c++20 main.cc $(pkg-config --cflags --libs fp4lab)": "find_package_test does it",
+    "g++ -std=c++20 main.cc $(PKG_CONFIG_PATH=~/fp4lab/lib/pkgconfig pkg-config --cflags --libs fp4lab)":
+        "find_package_test does it",
     ".github/actions/fp4lab-verify/verify.sh pack golden.safetensors --codes job.npz#codes --scales job.npz#scales":
         "tests/python/test_ci.py does it",
     "pytest --junit-xml junit.xml --fp4lab-summary kernels.md": "tests/python/test_plugin.py does it",
