@@ -8,7 +8,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kLeastCapability = 8;  // BF16 tensor cores
+constexpr int kLeastCapability = 9;  // the kernels multiply pairs of BF16 (mul.bf16x2)
 
 bool IsUsable(int device) {
   int major = 0;
@@ -40,7 +40,7 @@ std::vector<int> Gpus(std::string* why) {
     for (int i = 0; i < count; ++i) {
       if (IsUsable(i)) devices.push_back(i);
     }
-    *why = "the GPU is older than compute capability 8.0, which BF16 matrix products need";
+    *why = "the GPU is older than compute capability 9.0, which products of BF16 pairs need";
   }
   return devices;
 }

@@ -9,7 +9,7 @@
 
 namespace fp4lab::gpu {
 
-// Indices of the GPUs that the kernels can run on (compute capability 8.0 or later). If there are
+// Indices of the GPUs that the kernels can run on (compute capability 9.0 or later). If there are
 // none, *why says the reason.
 std::vector<int> Gpus(std::string* why);
 

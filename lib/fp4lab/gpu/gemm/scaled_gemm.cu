@@ -18,7 +18,7 @@ struct Stage {
   float a_scales[kSide], b_scales[kSide];
 };
 // The stages in shared memory, and those where a thread block has 99 KiB of it: compute capability
-// 8.6, 8.9 and 12.0. They change no bits.
+// 12.0. They change no bits.
 constexpr int kMostStages = 4, kFewStages = 3;
 static_assert(kFewStages * sizeof(Stage) <= 99 * 1024);
 
