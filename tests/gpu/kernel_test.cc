@@ -343,13 +343,18 @@ TEST_CASE("AdamW and the gradient's norm on the GPU give the CPU's bits", "[gpu]
     for (const double p : ToHost(partial)) sum += p;
     CHECK(sum == SumOfSquares(gradient));
 
-    auto rounded = Poisoned<Bf16>(size);
-    auto wide = Poisoned<float>(size), widened = Poisoned<float>(size);
-    RoundTo(device_weight.data(), size, rounded.data(), nullptr);
-    RoundTo(device_weight.data(), size, wide.data(), nullptr);
-    RoundTo(rounded.data(), size, widened.data(), nullptr);
-    for (const std::vector<float>& got : {FloatsOf(rounded), ToHost(wide), ToHost(widened)}) {
-      CHECK(Different(got, RoundedTo<Bf16>(weight)) == 0);
+    for (const std::size_t first : {0, 1, 2}) {  // a parameter begins anywhere
+      if (first >= size) continue;
+      const std::vector<float> part(weight.begin() + static_cast<std::ptrdiff_t>(first),
+                                    weight.end());
+      auto rounded = Poisoned<Bf16>(part.size());
+      auto wide = Poisoned<float>(part.size()), widened = Poisoned<float>(part.size());
+      RoundTo(device_weight.data() + first, part.size(), rounded.data(), nullptr);
+      RoundTo(device_weight.data() + first, part.size(), wide.data(), nullptr);
+      RoundTo(rounded.data(), part.size(), widened.data(), nullptr);
+      for (const std::vector<float>& got : {FloatsOf(rounded), ToHost(wide), ToHost(widened)}) {
+        CHECK(Different(got, RoundedTo<Bf16>(part)) == 0);
+      }
     }
   }
 }

@@ -58,16 +58,21 @@ Expected OnCpu(const QuantizeJob& job, std::vector<float> x) {
   return {std::move(x), amax};
 }
 
+// `first`: how many elements after the beginning of their memory x and the operand begin.
 template <class T>
-void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
-  const auto device = ToDeviceAs<T>(x);
+void CheckJob(const QuantizeJob& job, const std::vector<float>& x, std::size_t first = 0) {
+  std::vector<float> moved(first);
+  moved.insert(moved.end(), x.begin(), x.end());
+  const auto device = ToDeviceAs<T>(moved);
   auto amax = ToDevice(std::vector<std::uint32_t>{0});
-  auto out = Poisoned<T>(x.size());
-  MeasureAmax(job, device.data(), amax.data(), nullptr);
-  QuantizeToValues(job, device.data(), amax.data(), out.data(), nullptr);
+  auto out = Poisoned<T>(moved.size());
+  MeasureAmax(job, device.data() + first, amax.data(), nullptr);
+  QuantizeToValues(job, device.data() + first, amax.data(), out.data() + first, nullptr);
   const Expected expected = OnCpu(job, x);
   CHECK(ToHost(amax)[0] == std::bit_cast<std::uint32_t>(expected.amax));
-  CHECK(Different(FloatsOf(out), RoundedTo<T>(expected.values)) == 0);
+  std::vector<float> got = FloatsOf(out);
+  got.erase(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(first));
+  CHECK(Different(got, RoundedTo<T>(expected.values)) == 0);
 }
 
 TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction", "[gpu]") {
@@ -182,15 +187,20 @@ TEST_CASE("QuantizeBoth makes both operands in one pass", "[gpu]") {
   CHECK_FALSE(QuantizesBoth(fp8, fp8));
 }
 
-TEST_CASE("Per-tensor scaling works for any shape", "[gpu]") {
+TEST_CASE("Per-tensor scaling works for any shape, wherever it begins", "[gpu]") {
   if (NoGpu()) return;
   const Dialect fp8 = *FindDialect("fp8_e4m3");
   const Dialect random = WithRounding(fp8, ElementRounding::kStochastic16);
-  std::vector<float> x = Normal(3, 37 * 13);
-  for (float& value : x) value = RoundToBf16(value);
-  for (const bool along_rows : {false, true}) {
-    CheckJob<Bf16>({37, 13, along_rows, fp8, {}, 0}, x);
-    CheckJob<float>({37, 13, along_rows, random, {1, 2, 3}, 0}, x);
+  for (const auto& [rows, cols] : {std::pair<std::size_t, std::size_t>{37, 13}, {36, 60}}) {
+    std::vector<float> x = Normal(3, rows * cols);
+    for (float& value : x) value = RoundToBf16(value);
+    for (const std::size_t first : {0, 1, 4}) {  // rows of an expert begin anywhere
+      CAPTURE(rows, cols, first);
+      for (const bool along_rows : {false, true}) {
+        CheckJob<Bf16>({rows, cols, along_rows, fp8, {}, 0}, x, first);
+        CheckJob<float>({rows, cols, along_rows, random, {1, 2, 3}, 0}, x, first);
+      }
+    }
   }
 }
 
