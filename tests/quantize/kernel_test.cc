@@ -69,6 +69,16 @@ void CheckDialect(const Dialect& d, const Matrix<float>& x, const DialectOptions
   }
 }
 
+// Checks QuantizeAs on every SIMD target of the machine, and leaves the last one pinned.
+void CheckOnTargets(const Dialect& d, const Matrix<float>& x) {
+  const Quantized want = reference::QuantizeAs(d, x.View());
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    CAPTURE(target);
+    CHECK(SameBytes(QuantizeAs(d, x.View()), want));
+  }
+}
+
 void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>& kinds) {
   for (const Kind kind : kinds) {
     for (const Shape& shape : kShapes) {
@@ -176,12 +186,7 @@ TEST_CASE("Scales of every exponent, beside the thresholds of their rules, are t
     CAPTURE(d.name);
     // A tensor scale covers some binades only.
     const Matrix<float>& x = HasTensorScale(d) && !d.row_scaled ? moderate : all;
-    const Quantized want = reference::QuantizeAs(d, x.View());
-    for (const std::string& target : SimdTargets()) {
-      PinSimdTarget(target);
-      CAPTURE(target);
-      CHECK(SameBytes(QuantizeAs(d, x.View()), want));
-    }
+    CheckOnTargets(d, x);
   }
   PinSimdTarget("best");
 }
@@ -226,12 +231,7 @@ TEST_CASE("Elements beside decision points, and far below the largest, have the 
       for (const Dialect& d : dialects) {
         CAPTURE(d.name, d.keeps_negative_zero, exponent, least);
         const Matrix<float> x = BesideDecisionPoints(d.element, std::ldexp(1.0f, exponent), least);
-        const Quantized want = reference::QuantizeAs(d, x.View());
-        for (const std::string& target : SimdTargets()) {
-          PinSimdTarget(target);
-          CAPTURE(target);
-          CHECK(SameBytes(QuantizeAs(d, x.View()), want));
-        }
+        CheckOnTargets(d, x);
       }
     }
   }

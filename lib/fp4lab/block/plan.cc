@@ -18,7 +18,7 @@ Rounding RoundingOf(ElementRounding rounding) {
   return rounding == ElementRounding::kTowardZero ? Rounding::kTowardZero : Rounding::kNearestEven;
 }
 
-// What the rule adds to the bits of an amax before it takes the exponent.
+// The addend of an E8M0 rule: added to the bits of an amax before their exponent is taken.
 std::uint32_t RoundingAddend(const Dialect& d) {
   switch (d.block_scale) {
     case BlockScale::kCeil:

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure, at least
 // The most tokens that a block or a Hadamard transform joins.
-constexpr std::size_t kGroup = 128;
+constexpr std::size_t kJoinedTokens = 128;
 
 double Sum(std::span<const double> x) {
   double sum = 0.0;
@@ -137,7 +137,8 @@ class CudaEngine final : public Engine {
   StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
                     std::span<const std::uint16_t> targets) {
     const auto sequence = static_cast<std::size_t>(config_.model.sequence);
-    const std::size_t rows = std::min(rows_, RoundUp(kSampleTokens, std::lcm(sequence, kGroup)));
+    const std::size_t rows =
+        std::min(rows_, RoundUp(kSampleTokens, std::lcm(sequence, kJoinedTokens)));
     model_.ParametersChanged();  // so that the observer sees weights, too
     Train(pass, 0, inputs.first(rows), targets.first(rows));
     std::vector<double> losses(rows);

@@ -1,4 +1,4 @@
-// What an observer of operands sees: their tensors, values, codes and scales, on the host.
+// Operands as an observer sees them: tensors, values, codes and scales on the host.
 #pragma once
 
 #include "fp4lab/gpu/engine/device_call.cuh"
