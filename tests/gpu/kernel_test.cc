@@ -318,6 +318,8 @@ TEST_CASE("The loss and its gradient on the GPU give the CPU's bits", "[gpu]") {
       CheckLoss<Bf16>(rows, vocabulary);
     }
   }
+  CheckLoss<Bf16>(300, 50'257);
+  CheckLoss<Bf16>(33, 60'001);  // more than a multiprocessor's shared memory holds
 }
 
 TEST_CASE("AdamW and the gradient's norm on the GPU give the CPU's bits", "[gpu]") {

@@ -1,9 +1,20 @@
-// Shared memory: its addresses for instructions, and asynchronous copies into it.
+// Shared memory: its size, its addresses for instructions, and asynchronous copies into it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/cuda/device/check.cuh"
+
 namespace fp4lab::cuda {
+
+// The bytes of shared memory that a thread block of the current device can have.
+inline std::size_t MostSharedMemory() {
+  int device = 0, bytes = 0;
+  Check(cudaGetDevice(&device), "device");
+  Check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "device");
+  return static_cast<std::size_t>(bytes);
+}
 
 // The 32-bit address that PTX instructions take for shared memory.
 __device__ inline std::uint32_t SharedAddress(const void* shared) {
@@ -22,6 +33,12 @@ __device__ inline std::uint32_t Kept(std::uint32_t value) {
 __device__ inline void CopyChunk(void* shared, const void* global, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(valid ? 16u : 0u)
+               : "memory");
+}
+// The same for one binary32 number.
+__device__ inline void CopyFloat(float* shared, const float* global, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(SharedAddress(shared)),
+               "l"(global), "r"(valid ? 4u : 0u)
                : "memory");
 }
 // Makes the thread's copies since its last group the next group.

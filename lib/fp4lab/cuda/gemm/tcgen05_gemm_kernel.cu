@@ -244,11 +244,7 @@ bool HasTensorGemm(MmaForm form) {
           "asking for a kernel's attributes");
     return attributes.sharedSizeBytes > 0;
   }
-  int device = 0, most = 0;
-  Check(cudaGetDevice(&device), "asking for the device");
-  Check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "asking for the device's shared memory");
-  return most >= static_cast<int>(kSoftwareBytes);
+  return MostSharedMemory() >= kSoftwareBytes;
 }
 
 void LaunchTensorGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle stream) {

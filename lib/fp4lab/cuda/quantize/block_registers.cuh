@@ -4,6 +4,7 @@
 // constant; what a block has once (scale rule, factor) is not.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "fp4lab/base/memory/alignment.h"
@@ -49,6 +50,84 @@ inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob&
          static_cast<std::uint32_t>(job.rows), static_cast<std::uint32_t>(job.cols), job.side.amax};
   return true;
 }
+
+// What a kernel knows of its dialect when it is compiled. Set writes that into a copy of the
+// dialect; what it leaves alone is chosen at run time, by branches that fill the instruction cache.
+struct AnyFormulas {
+  static constexpr void Set(Dialect*) {}
+};
+// What the formulas below have in common: E4M3 scales and the elements' rules of Transformer
+// Engine.
+struct E4m3Formulas {
+  static constexpr void Set(Dialect* d) {
+    d->scale = FormatId::kE4M3;
+    d->adaptive_fp16 = d->adaptive_decode = false;
+    d->keeps_negative_zero = true;
+    d->never_negative_zero = false;
+    d->nan = NanRule::kElement;
+    d->inf_scale = InfScale::kRule;
+    d->nan_scale = d->nan_code = -1;
+    d->prescale = 1.0f;
+    d->statistic = BlockStatistic::kAmax;
+  }
+};
+// Transformer Engine's four over six.
+template <Adaptive kAdaptive>
+struct FourOverSixFormulas {
+  static constexpr void Set(Dialect* d) {
+    E4m3Formulas::Set(d);
+    d->tensor_scale = TensorScaleRule::kEncodeScale;
+    d->block_scale = BlockScale::kDivideFirst;
+    d->scale_encoding = ScaleEncoding::kNearest;
+    d->factor = Factor::kReciprocal;
+    d->adaptive = kAdaptive;
+  }
+};
+// nvfp4.quartet2 and, with kAdaptive, its four over six.
+template <Adaptive kAdaptive>
+struct QuartetFormulas {
+  static constexpr void Set(Dialect* d) {
+    E4m3Formulas::Set(d);
+    d->tensor_scale = TensorScaleRule::kTwoDivisions;
+    d->row_scaled = false;
+    d->block_scale = BlockScale::kDivideByTensorScale;
+    d->scale_encoding = ScaleEncoding::kZeroToOne;
+    d->factor = Factor::kDivideByProduct;
+    d->adaptive = kAdaptive;
+  }
+};
+// Whether the dialect has these formulas.
+template <class Formulas>
+bool Has(const Dialect& d) {
+  Dialect set = d;
+  Formulas::Set(&set);
+  return set == d;
+}
+
+// Correctly rounded quotients of many numbers by one divisor, in a third of a division's
+// instructions: the product with the reciprocal, corrected twice by its exact remainder (Markstein,
+// IBM Journal 34, 1990).
+class Divisor {
+ public:
+  // `largest`: the largest magnitude among the numerators, NaN apart. Numerators other than 0 whose
+  // last bits matter must be at least 2^-75.
+  __device__ Divisor(float divisor, float largest)
+      : divisor_(divisor),
+        reciprocal_(1.0f / divisor),
+        in_range_(divisor >= 0x1p-50f && divisor <= 0x1p50f && largest <= 0x1p70f) {}
+
+  __device__ float Quotient(float x) const {
+    if (!in_range_) return x / divisor_;
+    float q = x * reciprocal_;
+    q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
+    q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
+    return copysignf(q, x);  // x = -0
+  }
+
+ private:
+  float divisor_, reciprocal_;
+  bool in_range_;  // no intermediate result underflows or overflows
+};
 
 // Where a block is: its row, its first element's number in row-major order, and its first element's
 // place in memory.
@@ -179,6 +258,7 @@ class ElementValues {
       : d_(d),
         scale_(n.scale),
         factor_(n.factor),
+        divisor_(n.factor, n.amax),
         vanishes_(n.factor == 0.0f && HasScaling<ElementScaling::kZeroWhereZero>(d.factor)),
         nan_(Decode(kElement, d.nan_code >= 0 ? static_cast<std::uint32_t>(d.nan_code)
                                               : NanCode(FormatOf(kElement)))) {}
@@ -187,7 +267,7 @@ class ElementValues {
   // times 16 random bits, of which this element takes half `half`; 8-bit roundings take the low
   // byte.
   __device__ float Of(float x, std::uint32_t fields, int half) const {
-    float v = kDivides ? x / factor_ : x * factor_;
+    float v = kDivides ? divisor_.Quotient(x) : x * factor_;
     if (vanishes_) v = 0.0f;
     if constexpr (kElement == FormatId::kE2M1 && kRounding != ElementRounding::kStochastic8) {
       return OfE2m1(v, fields, half);
@@ -240,6 +320,7 @@ class ElementValues {
 
   const Dialect& d_;
   float scale_, factor_;
+  Divisor divisor_;
   bool vanishes_;
   float nan_;
 };
@@ -250,11 +331,15 @@ __device__ __forceinline__ float ErrorOfWords(const Dialect& d, const BlockNumbe
                                               const TensorScale& l,
                                               const std::uint32_t (&words)[kWords]) {
   const Values values(d, n);
+  // Products other than 0 are at least 2^-10; under a small amax they leave Divisor's range.
+  const Divisor constant(TensorScaleConstant(d), l.amax >= 0x1p-50f ? l.amax * 0x1p12f : INFINITY);
   float error = 0.0f;
 #pragma unroll
   for (int i = 0; i < 2 * kWords; ++i) {
     const float x = Element(words, i), product = values.Of(x, 0, 0) * n.scale;
-    const float difference = AdaptiveDifference(d, l, product, x);
+    const float difference = d.adaptive_fp16 || d.adaptive_decode
+                                 ? AdaptiveDifference(d, l, product, x)
+                                 : constant.Quotient(product * l.amax) - x;
     error = CombinedError(d, error, WithFormula<float>(d.adaptive, ElementErrorOf{difference}));
   }
   return error;

@@ -60,11 +60,7 @@ void LaunchNvfp4Codes(const TileJob& job, TileMode mode, RandomBits bits, cudaSt
   using Large = Tile16Memory<16>;
   using Small = Tile16Memory<8>;  // sm_120: 99 KiB for a thread block
   static_assert(sizeof(Large) <= 227 * 1024 && sizeof(Small) <= 99 * 1024);
-  int device = 0, room = 0;
-  Check(cudaGetDevice(&device), "the current device");
-  Check(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-        "the device's shared memory");
-  const bool large = sizeof(Large) <= static_cast<std::size_t>(room);
+  const bool large = sizeof(Large) <= MostSharedMemory();
   large ? Launch<Large>(job, mode, bits, stream) : Launch<Small>(job, mode, bits, stream);
 }
 

@@ -205,8 +205,8 @@ struct QuerySource {
     const int i = threadIdx.x % kTile, row = query + i;
     const bool inside = row < s.sequence;
     const float* from = threadIdx.x < kTile ? statistics : dots;
-    LoadFloat((threadIdx.x < kTile ? stage->statistic : stage->dot) + i, from + (inside ? row : 0),
-              inside);
+    cuda::CopyFloat((threadIdx.x < kTile ? stage->statistic : stage->dot) + i,
+                    from + (inside ? row : 0), inside);
     cuda::CommitCopies();
   }
 };

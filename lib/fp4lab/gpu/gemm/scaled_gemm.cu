@@ -70,7 +70,7 @@ class Loader {
   }
   __device__ void LoadScale(float* to) {
     if (scale_ == nullptr) return;
-    LoadFloat(to, scale_, scale_inside_);
+    cuda::CopyFloat(to, scale_, scale_inside_);
     if (--left_ > 0) return;
     left_ = block_steps_;
     scale_ += block_stride_;
@@ -249,14 +249,6 @@ std::size_t SplitsOf(std::size_t tiles, std::size_t blocks, std::size_t most) {
   return best;
 }
 
-// The bytes of shared memory that a thread block can have.
-std::size_t MostShared() {
-  int device = 0, bytes = 0;
-  Check(cudaGetDevice(&device), "device");
-  Check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "device");
-  return static_cast<std::size_t>(bytes);
-}
-
 template <int kStages, class D>
 void LaunchWith(bool a_turned, bool b_turned, const Product& product, dim3 grid, D* d,
                 cudaStream_t stream) {
@@ -278,7 +270,7 @@ void LaunchWith(bool a_turned, bool b_turned, const Product& product, dim3 grid,
 template <class D>
 void Launch(bool a_turned, bool b_turned, const Product& product, dim3 grid, D* d,
             cudaStream_t stream) {
-  MostShared() >= kMostStages * sizeof(Stage)
+  cuda::MostSharedMemory() >= kMostStages * sizeof(Stage)
       ? LaunchWith<kMostStages>(a_turned, b_turned, product, grid, d, stream)
       : LaunchWith<kFewStages>(a_turned, b_turned, product, grid, d, stream);
 }

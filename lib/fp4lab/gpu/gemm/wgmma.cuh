@@ -67,12 +67,6 @@ struct alignas(1024) Tile {
   }
 };
 
-// Begins to load one binary32 number to shared memory, or zero if not `inside`.
-__device__ inline void LoadFloat(float* to, const float* from, bool inside) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(cuda::SharedAddress(to)),
-               "l"(from), "r"(inside ? 4 : 0)
-               : "memory");
-}
 // Waits until all loads of all threads but each one's last kLeft groups have arrived and wgmma can
 // read them.
 template <int kLeft = 0>

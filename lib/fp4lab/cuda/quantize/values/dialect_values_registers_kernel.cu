@@ -1,6 +1,8 @@
 // Values for GEMMs of BF16 matrices in dialects with blocks of 16 or 32 elements of one row: a
 // thread holds a block in registers. Other matrices and dialects take the kernels of
 // dialect_values_kernel.cu, which read each element several times and choose each formula anew.
+#include <type_traits>
+
 #include "fp4lab/cuda/quantize/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
 
@@ -39,11 +41,12 @@ struct BlockFields {
 };
 
 template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive,
-          bool kQuest, bool kTransposed>
+          bool kQuest, class Formulas, bool kTransposed>
 __global__ void __launch_bounds__(kValuesThreads, 4)
     RegisterValuesKernel(Dialect d, RegisterJob job, KeyedStream random) {
   using Values = ElementValues<kElement, kRounding, kDivides>;
-  d.element = kElement;  // compile-time constants
+  Formulas::Set(&d);  // compile-time constants
+  d.element = kElement;
   d.rounding = kRounding;
   d.block_rows = 1;
   d.block_cols = kBlock;
@@ -68,15 +71,16 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
 
 // The dialects that the kernels are compiled for: those that recipes train with.
 template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive,
-          bool kQuest>
+          bool kQuest, class Formulas>
 constexpr bool IsCompiled() {
   constexpr bool kNearest = kRounding == ElementRounding::kNearestEven;
   constexpr bool kBytes = kRounding == ElementRounding::kStochastic8;
+  constexpr bool kAny = std::is_same_v<Formulas, AnyFormulas>;
   if (kQuest) {
     return kElement == FormatId::kE2M1 && kNearest && kBlock == 32 && !kAdaptive && !kDivides;
   }
   if (kRounding == ElementRounding::kTiesAway) {
-    return kElement == FormatId::kE2M1 && kBlock == 16 && kDivides;
+    return kElement == FormatId::kE2M1 && kBlock == 16 && kDivides && !kAny;
   }
   if (kAdaptive) return kElement == FormatId::kE2M1 && kBlock == 16 && !kBytes && !kDivides;
   if (kElement == FormatId::kE2M1) return !(kBytes && kDivides);
@@ -94,23 +98,23 @@ struct Choice {
 };
 
 template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive,
-          bool kQuest>
+          bool kQuest, class Formulas>
 bool LaunchIf(const Choice& choice, const Dialect& d, const RegisterJob& job,
               const KeyedStream& random, cudaStream_t stream) {
-  if constexpr (IsCompiled<kElement, kRounding, kDivides, kBlock, kAdaptive, kQuest>()) {
+  if constexpr (IsCompiled<kElement, kRounding, kDivides, kBlock, kAdaptive, kQuest, Formulas>()) {
     if (choice.element != kElement || choice.rounding != kRounding || choice.divides != kDivides ||
-        choice.block != kBlock || choice.adaptive != kAdaptive || choice.quest != kQuest) {
+        choice.block != kBlock || choice.adaptive != kAdaptive || choice.quest != kQuest ||
+        !Has<Formulas>(d)) {
       return false;
     }
     const unsigned blocks = Blocks(std::size_t{job.rows} * (job.cols / kBlock), kValuesThreads);
     const auto launch = [&](auto kernel) {
       kernel<<<blocks, kValuesThreads, 0, stream>>>(d, job, random);
     };
-    choice.transposed
-        ? launch(
-              RegisterValuesKernel<kElement, kRounding, kDivides, kBlock, kAdaptive, kQuest, true>)
-        : launch(RegisterValuesKernel<kElement, kRounding, kDivides, kBlock, kAdaptive, kQuest,
-                                      false>);
+    choice.transposed ? launch(RegisterValuesKernel<kElement, kRounding, kDivides, kBlock,
+                                                    kAdaptive, kQuest, Formulas, true>)
+                      : launch(RegisterValuesKernel<kElement, kRounding, kDivides, kBlock,
+                                                    kAdaptive, kQuest, Formulas, false>);
     CheckLaunch("the kernel of dialects' values in registers");
     return true;
   }
@@ -121,11 +125,21 @@ template <FormatId kElement, ElementRounding kRounding>
 bool LaunchAny(const Choice& c, const Dialect& d, const RegisterJob& job, const KeyedStream& random,
                cudaStream_t stream) {
   const auto of_block = [&]<int kBlock>() {
-    return LaunchIf<kElement, kRounding, false, kBlock, false, false>(c, d, job, random, stream) ||
-           LaunchIf<kElement, kRounding, true, kBlock, false, false>(c, d, job, random, stream) ||
-           LaunchIf<kElement, kRounding, false, kBlock, true, false>(c, d, job, random, stream) ||
-           LaunchIf<kElement, kRounding, true, kBlock, true, false>(c, d, job, random, stream) ||
-           LaunchIf<kElement, kRounding, false, kBlock, false, true>(c, d, job, random, stream);
+    const auto is = [&]<bool kDivides, bool kAdaptive, bool kQuest, class Formulas>(Formulas) {
+      return LaunchIf<kElement, kRounding, kDivides, kBlock, kAdaptive, kQuest, Formulas>(
+          c, d, job, random, stream);
+    };
+    if constexpr (kRounding == ElementRounding::kTiesAway) {
+      return is.template operator()<true, false, false>(QuartetFormulas<Adaptive::kNo>{}) ||
+             is.template operator()<true, true, false>(QuartetFormulas<Adaptive::kMse>{});
+    } else {
+      return is.template operator()<false, false, false>(AnyFormulas{}) ||
+             is.template operator()<true, false, false>(AnyFormulas{}) ||
+             is.template operator()<false, true, false>(FourOverSixFormulas<Adaptive::kMse>{}) ||
+             is.template operator()<false, true, false>(FourOverSixFormulas<Adaptive::kMae>{}) ||
+             is.template operator()<false, true, false>(AnyFormulas{}) ||
+             is.template operator()<false, false, true>(AnyFormulas{});
+    }
   };
   return of_block.template operator()<16>() || of_block.template operator()<32>();
 }

@@ -1,4 +1,6 @@
 // Values for GEMMs in dialects with the correction of MS-EDEN.
+#include <type_traits>
+
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/cuda/quantize/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
@@ -102,16 +104,20 @@ __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
   return MsEdenCorrection(squares, total(group->products));
 }
 
-// Dialects that divide round ties away from 0, as Quartet II's does; the others round to even.
+// Among dialects that divide, the kernel takes Quartet II's, which rounds ties away from 0; the
+// others round to even.
 template <bool kDivides>
 constexpr ElementRounding kRegistersRounding =
     kDivides ? ElementRounding::kTiesAway : ElementRounding::kNearestEven;
+template <bool kDivides>
+using RegistersFormulas = std::conditional_t<kDivides, QuartetFormulas<Adaptive::kNo>, AnyFormulas>;
 
 template <bool kDivides, bool kAdaptive, bool kTransposed>
 __global__ void __launch_bounds__(kValuesThreads, 4)
     MsEdenRegistersKernel(Dialect d, RegisterJob job, RandomSource source) {
   using Values = ElementValues<FormatId::kE2M1, kRegistersRounding<kDivides>, kDivides>;
   __shared__ GroupProducts groups[kValuesThreads / kParts];
+  RegistersFormulas<kDivides>::Set(&d);  // compile-time constants
   d.element = FormatId::kE2M1;
   d.rounding = kRegistersRounding<kDivides>;
   d.block_rows = 1;
@@ -156,8 +162,8 @@ bool LaunchInRegisters(const Dialect& d, const SideJob& job, const ValuesJob& va
   const bool adaptive = d.adaptive != Adaptive::kNo, divides = Divides(d.factor);
   const ElementRounding rounding = divides ? kRegistersRounding<true> : kRegistersRounding<false>;
   const bool takes = d.element == FormatId::kE2M1 && d.rounding == rounding && d.block_cols == 16 &&
-                     d.statistic == BlockStatistic::kAmax && !(adaptive && divides) &&
-                     job.cols % kMsEdenGroup == 0;
+                     d.statistic == BlockStatistic::kAmax &&
+                     (!divides || Has<RegistersFormulas<true>>(d)) && job.cols % kMsEdenGroup == 0;
   if (!takes || !FitsRegisters(d, job, values, &own)) return false;
   const std::size_t threads = ThreadsOfLanes<kParts>(job.transposed, job.rows, job.cols);
   const auto launch = [&]<bool kDivides, bool kAdaptive>() {
