@@ -1,7 +1,10 @@
 // Softmax cross-entropy in the order of nn/loss.cc.
+#include <algorithm>
+
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/cuda/device/shared_memory.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
@@ -141,10 +144,13 @@ __global__ void TeacherLossKernel(const float* logits, const std::uint16_t* targ
 
 constexpr int kWideThreads = 768, kWorkers = kWideThreads - 32, kOfWorker = 8;
 constexpr int kPiece = kWorkers * kOfWorker;
+constexpr int kBatchOfPiece = 92;
+static_assert(kPiece % (kBatchOfPiece * kHalfWarp) == 0);
 constexpr std::size_t kWideFrom = 4096;
 
+template <int kThreadsOfBlock>
 __device__ float MaxOfBlock(float max) {
-  __shared__ float warps[kWideThreads / 32];
+  __shared__ float warps[kThreadsOfBlock / 32];
 #pragma unroll
   for (int width = 16; width > 0; width /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, max, width);
@@ -153,8 +159,28 @@ __device__ float MaxOfBlock(float max) {
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = max;
   __syncthreads();
   max = warps[0];
-  for (int i = 1; i < kWideThreads / 32; ++i) max = warps[i] > max ? warps[i] : max;
+  for (int i = 1; i < kThreadsOfBlock / 32; ++i) max = warps[i] > max ? warps[i] : max;
   return max;
+}
+
+// Adds the `count` exponentials that lane `from` points at, each kHalfWarp behind the last, to sum.
+// Within a batch no load waits for a comparison: a load takes as long as many additions.
+template <int kBatch>
+__device__ float AddedOfLane(float sum, const float* from, unsigned count) {
+  const unsigned whole = count / kBatch * kBatch;
+  unsigned j = 0;
+#pragma unroll 1
+  for (; j < whole; j += kBatch) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) sum = sum + from[(j + i) * kHalfWarp];
+  }
+#pragma unroll 8
+  for (; j < count; ++j) sum = sum + from[j * kHalfWarp];
+  return sum;
+}
+// How many of `count` neighbouring elements virtual lane `lane` adds.
+__device__ inline unsigned CountOfLane(unsigned count, unsigned lane) {
+  return (count + kHalfWarp - 1 - lane) / kHalfWarp;
 }
 
 __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float max) {
@@ -179,9 +205,7 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
     } else if (threadIdx.x < kHalfWarp && piece > 0) {
       const std::size_t left = vocabulary - (piece - 1) * kPiece;
       const unsigned end = left < kPiece ? static_cast<unsigned>(left) : kPiece;
-      const float* from = pieces[(piece - 1) % 2];
-#pragma unroll 16
-      for (unsigned c = lane; c < end; c += kHalfWarp) sum = sum + from[c];
+      sum = AddedOfLane<kBatchOfPiece>(sum, pieces[(piece - 1) % 2] + lane, CountOfLane(end, lane));
     }
     __syncthreads();
   }
@@ -206,7 +230,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
     const float value = z[vocabulary - 1 - i];
     max = value > max ? value : max;
   }
-  max = MaxOfBlock(max);
+  max = MaxOfBlock<kWideThreads>(max);
   const float sum = SumOfExponentials(z, vocabulary, max);
   if (threadIdx.x == 0) row_loss[row] = RowLoss(sum, z[target], max);
   if (dlogits == nullptr) return;
@@ -219,11 +243,146 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   }
 }
 
+// ---- Wide rows that shared memory holds: a thread block reads a row once. Threads replace its
+// logits by their exponentials, the first warp adds those as above, and each thread fetches the
+// next row into the places of the exponentials that it has used. The other warps of the first
+// warp's scheduler wait meanwhile, so that nothing delays an addition.
+
+constexpr int kHeldThreads = 1024, kSchedulers = 4;
+constexpr int kHeldWorkers = kHeldThreads / kSchedulers * (kSchedulers - 1), kHeldOfWorker = 8;
+constexpr int kHeldPiece = kHeldWorkers * kHeldOfWorker, kBatchOfHeld = 96;
+static_assert(kHeldPiece % (kBatchOfHeld * kHalfWarp) == 0);
+constexpr int kHeldAtOnce = 8;  // elements that a thread reads before it stores their gradients
+constexpr std::size_t kHeldStatic = 256;  // bytes of shared memory beside the row, at most
+
+// Begins to load kVector logits.
+template <int kVector>
+__device__ void Fetch(float* held, const float* logits) {
+  if constexpr (kVector == 4) {
+    cuda::CopyChunk(held, logits, true);
+  } else {
+    cuda::CopyFloat(held, logits, true);
+  }
+}
+
+// Replaces the logits of a row by their exponentials. Returns the exponentials' sum.
+template <int kVector>
+__device__ float SumOfHeld(float* held, unsigned vocabulary, float max) {
+  __shared__ float result;
+  const unsigned lane = threadIdx.x % kHalfWarp, warp = threadIdx.x / 32;
+  const bool works = warp % kSchedulers != 0;
+  const unsigned worker = threadIdx.x - 32 * (warp / kSchedulers + 1);
+  const unsigned count = DivideUp(vocabulary, unsigned{kHeldPiece});
+  float sum = 0.0f;
+  for (unsigned piece = 0; piece <= count; ++piece) {
+    if (works && piece < count) {
+      const unsigned from = piece * kHeldPiece + worker * kVector;
+#pragma unroll
+      for (int i = 0; i < kHeldOfWorker / kVector; ++i) {
+        const unsigned c = from + i * kHeldWorkers * kVector;
+        if (c >= vocabulary) continue;
+        const Pack<kVector, float> z = LoadPack<kVector>(held + c);
+        float exponentials[kVector];
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) exponentials[j] = ExpNonPositive(z.x[j] - max);
+        StorePack(held + c, exponentials);
+      }
+    } else if (threadIdx.x < kHalfWarp && piece > 0) {
+      const unsigned first = (piece - 1) * kHeldPiece;
+      const unsigned end = min(first + kHeldPiece, vocabulary);
+      sum = AddedOfLane<kBatchOfHeld>(sum, held + first + lane, CountOfLane(end - first, lane));
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x < 32) {
+    sum = SumOfLanes(sum);
+    if (threadIdx.x == 0) result = sum;
+  }
+  __syncthreads();
+  return result;
+}
+
+template <int kVector, class T>
+__global__ void __launch_bounds__(kHeldThreads, 1)
+    HeldCrossEntropyKernel(const float* __restrict__ logits, const std::uint16_t* targets,
+                           float scale, LossOptions options, float multiplier, std::size_t rows,
+                           unsigned vocabulary, double* row_loss, T* __restrict__ dlogits) {
+  extern __shared__ float4 memory[];
+  float* const held = reinterpret_cast<float*>(memory);
+  constexpr unsigned kStride = kHeldThreads * kVector, kPacks = kHeldAtOnce / kVector;
+  const unsigned own = threadIdx.x * kVector;
+  std::size_t row = blockIdx.x;
+  for (unsigned c = own; c < vocabulary; c += kStride) {
+    Fetch<kVector>(held + c, logits + row * vocabulary + c);
+  }
+  for (; row < rows; row += gridDim.x) {
+    cuda::CommitCopies();
+    cuda::WaitForCopies<0>();
+    float max = __int_as_float(0xFF800000);
+#pragma unroll 4
+    for (unsigned c = own; c < vocabulary; c += kStride) {
+      const Pack<kVector, float> z = LoadPack<kVector>(held + c);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) max = z.x[j] > max ? z.x[j] : max;
+    }
+    max = MaxOfBlock<kHeldThreads>(max);
+    const unsigned target = targets[row];
+    const float sum = SumOfHeld<kVector>(held, vocabulary, max);
+    if (threadIdx.x == kHeldThreads - 1) {
+      row_loss[row] = RowLoss(sum, logits[row * vocabulary + target], max);
+    }
+    const float factor = FactorOfRow(scale, options, {max, sum});
+    const std::size_t next = row + gridDim.x;
+    for (unsigned first = own; first < vocabulary; first += kPacks * kStride) {
+      const auto each = [&](const auto& act) {
+#pragma unroll
+        for (unsigned i = 0; i < kPacks; ++i) {
+          const unsigned c = first + i * kStride;
+          if (c < vocabulary) act(i, c);
+        }
+      };
+      if (dlogits != nullptr) {
+        Pack<kVector, float> exponentials[kPacks];
+        each([&](unsigned i, unsigned c) { exponentials[i] = LoadPack<kVector>(held + c); });
+        each([&](unsigned i, unsigned c) {
+          float gradients[kVector];
+#pragma unroll
+          for (int j = 0; j < kVector; ++j) {
+            float gradient = exponentials[i].x[j] * factor;
+            if (c + j == target) gradient = gradient - scale;
+            gradients[j] = multiplier * gradient;
+          }
+          StorePack(dlogits + row * vocabulary + c, gradients);
+        });
+      }
+      if (next < rows) {
+        each([&](unsigned, unsigned c) {
+          Fetch<kVector>(held + c, logits + next * vocabulary + c);
+        });
+      }
+    }
+  }
+}
+
 template <class T>
 void LaunchCrossEntropy(const float* logits, const std::uint16_t* targets, float scale,
                         const LossOptions& options, float multiplier, std::size_t rows,
                         std::size_t vocabulary, double* row_loss, T* dlogits, cudaStream_t stream) {
-  if (vocabulary >= kWideFrom) {
+  const std::size_t row_bytes = vocabulary * sizeof(float);
+  // The soft cap's gradient needs the logits again.
+  const bool held = vocabulary >= kWideFrom && options.soft_cap == 0.0f && rows > 0 &&
+                    row_bytes + kHeldStatic <= cuda::MostSharedMemory();
+  if (held) {
+    const auto blocks = std::min(rows, static_cast<std::size_t>(cuda::Multiprocessors()));
+    const auto launch = [&](auto vector) {
+      const auto kernel = HeldCrossEntropyKernel<vector, T>;
+      AllowShared(kernel, row_bytes);
+      kernel<<<static_cast<unsigned>(blocks), kHeldThreads, row_bytes, stream>>>(
+          logits, targets, scale, options, multiplier, rows, static_cast<unsigned>(vocabulary),
+          row_loss, dlogits);
+    };
+    WithVector(vocabulary, launch, logits);
+  } else if (vocabulary >= kWideFrom) {
     WideCrossEntropyKernel<<<static_cast<unsigned>(rows), kWideThreads, 0, stream>>>(
         logits, targets, scale, options, multiplier, vocabulary, row_loss, dlogits);
   } else {
