@@ -167,12 +167,20 @@ __device__ BlockNumbers Chosen(const SideJob& job, const Dialect& d, const Tenso
                                const DialectBlock& block, unsigned lane) {
   const float b = StatisticOfBlock<kLanes, kQuest>(job, d, block, lane);
   const float t = ScaleBefore(d, b, l);
-  const BlockNumbers six = NumbersFrom(d, b, t, l);
-  if (d.adaptive == Adaptive::kNo) return six;
-  const BlockNumbers four = NumbersFrom(d, b, t * 1.5f, l);
-  const float error_of_four = ErrorUnder<kLanes>(job, d, four, l, block, lane);
-  const float error_of_six = ErrorUnder<kLanes>(job, d, six, l, block, lane);
-  return error_of_four < error_of_six ? four : six;
+  // One loop for both candidates: a function with two call sites is called, not inlined, and the
+  // call spills registers to memory.
+  BlockNumbers chosen;
+  float least = 0.0f;
+#pragma unroll 1
+  for (const bool is_four : {false, true}) {
+    const BlockNumbers n = NumbersFrom(d, b, is_four ? t * 1.5f : t, l);
+    if (d.adaptive == Adaptive::kNo) return n;
+    const float error = ErrorUnder<kLanes>(job, d, n, l, block, lane);
+    if (is_four && !(error < least)) break;
+    chosen = n;
+    least = error;
+  }
+  return chosen;
 }
 
 }  // namespace fp4lab::cuda
