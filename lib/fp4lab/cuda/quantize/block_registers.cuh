@@ -104,9 +104,9 @@ bool Has(const Dialect& d) {
   return set == d;
 }
 
-// Correctly rounded quotients of many numbers by one divisor, in a third of a division's
-// instructions: the product with the reciprocal, corrected twice by its exact remainder (Markstein,
-// IBM Journal 34, 1990).
+// Correctly rounded quotients of many numbers by one divisor, without a division for each: the
+// product with the reciprocal, corrected twice by its exact remainder (Markstein, IBM Journal of
+// Research and Development 34, 1990).
 class Divisor {
  public:
   // `largest`: the largest magnitude among the numerators, NaN apart. Numerators other than 0 whose
