@@ -51,13 +51,13 @@ inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob&
   return true;
 }
 
-// What a kernel knows of its dialect when it is compiled. Set writes that into a copy of the
-// dialect; what it leaves alone is chosen at run time, by branches that fill the instruction cache.
+// The formulas of a dialect that a kernel knows when it is compiled. Set writes them into a copy of
+// the dialect; formulas that it leaves alone are chosen at run time, by branches that fill the
+// instruction cache. AnyFormulas knows none.
 struct AnyFormulas {
   static constexpr void Set(Dialect*) {}
 };
-// What the formulas below have in common: E4M3 scales and the elements' rules of Transformer
-// Engine.
+// E4M3 scales and the elements' rules of Transformer Engine, which the formulas below share.
 struct E4m3Formulas {
   static constexpr void Set(Dialect* d) {
     d->scale = FormatId::kE4M3;

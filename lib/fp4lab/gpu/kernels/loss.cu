@@ -183,8 +183,19 @@ __device__ inline unsigned CountOfLane(unsigned count, unsigned lane) {
   return (count + kHalfWarp - 1 - lane) / kHalfWarp;
 }
 
+// The sum of the first warp's virtual lanes, for all threads of the block, which all call it.
+__device__ float SumForBlock(float lane) {
+  __shared__ float result;
+  if (threadIdx.x < 32) {
+    const float sum = SumOfLanes(lane);
+    if (threadIdx.x == 0) result = sum;
+  }
+  __syncthreads();
+  return result;
+}
+
 __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float max) {
-  __shared__ float pieces[2][kPiece], result;
+  __shared__ float pieces[2][kPiece];
   const unsigned lane = threadIdx.x % kHalfWarp;
   const std::size_t count = DivideUp(vocabulary, kPiece);
   float sum = 0.0f;
@@ -209,12 +220,7 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
     }
     __syncthreads();
   }
-  if (threadIdx.x < 32) {
-    sum = SumOfLanes(sum);
-    if (threadIdx.x == 0) result = sum;
-  }
-  __syncthreads();
-  return result;
+  return SumForBlock(sum);
 }
 
 template <class T>
@@ -268,7 +274,6 @@ __device__ void Fetch(float* held, const float* logits) {
 // Replaces the logits of a row by their exponentials. Returns the exponentials' sum.
 template <int kVector>
 __device__ float SumOfHeld(float* held, unsigned vocabulary, float max) {
-  __shared__ float result;
   const unsigned lane = threadIdx.x % kHalfWarp, warp = threadIdx.x / 32;
   const bool works = warp % kSchedulers != 0;
   const unsigned worker = threadIdx.x - 32 * (warp / kSchedulers + 1);
@@ -294,12 +299,7 @@ __device__ float SumOfHeld(float* held, unsigned vocabulary, float max) {
     }
     __syncthreads();
   }
-  if (threadIdx.x < 32) {
-    sum = SumOfLanes(sum);
-    if (threadIdx.x == 0) result = sum;
-  }
-  __syncthreads();
-  return result;
+  return SumForBlock(sum);
 }
 
 template <int kVector, class T>
