@@ -63,6 +63,42 @@ TEST_CASE("Invalid launcher variables are refused by name", "[train]") {
                     "$MASTER_PORT: \"0\" is not a number from 1 to 65535");
 }
 
+TEST_CASE("A world's token is FP4LAB_TOKEN or the launcher's name of the job", "[train]") {
+  const std::map<std::string, std::string> slurm = {{"SLURM_PROCID", "0"},
+                                                    {"SLURM_STEP_NUM_TASKS", "2"},
+                                                    {"SLURM_JOB_ID", "71"},
+                                                    {"SLURM_STEP_ID", "4"}};
+  CHECK(WorldOf(slurm).token == "71.4.");
+  CHECK(WorldOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "none"}}).token ==
+        "none.");
+  auto with_token = slurm;
+  with_token["FP4LAB_TOKEN"] = "secret";
+  CHECK(WorldOf(with_token).token == "secret");
+}
+
+TEST_CASE("Processes that differ in anything that a run depends on are told apart", "[train]") {
+  const Json identity = {{"version", "1"}, {"recipe", {{"name", "te_nvfp4"}}}};
+  const Json first = IntroductionOf({.rank = 0, .size = 2, .identity = identity});
+  Json other = IntroductionOf({.rank = 1, .size = 2, .identity = identity});
+  CHECK(WhyApart(first, other).empty());
+  const std::string host = first.at("host");
+  other["host"] = "node7";
+  other["identity"]["recipe"]["name"] = "mxfp4";
+  CHECK(WhyApart(first, other) ==
+        "process 1 of 2 on node7 (there) cannot train with process 0 of 2 "
+        "on " +
+            host +
+            " (here): recipe/name: \"te_nvfp4\" here, "
+            "\"mxfp4\" there");
+  other["size"] = 3;
+  CHECK(WhyApart(first, other) ==
+        "process 1 of 3 on node7 (there) cannot train with process 0 of 2 "
+        "on " +
+            host + " (here): the numbers of processes differ");
+  CHECK_THROWS_WITH(WhyApart(first, Json{{"rank", "one"}}),
+                    "the introduction of a process: is not one of fp4lab");
+}
+
 TEST_CASE("The CPU trains in one process", "[train]") {
   const TrainConfig config = ReadTrainConfig(Json::object(), "run.json");
   CHECK_THROWS_WITH(

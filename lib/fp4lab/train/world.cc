@@ -1,11 +1,14 @@
 #include "fp4lab/train/world.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab {
 namespace {
@@ -14,12 +17,21 @@ using Variable = const char* (*)(const char* name);
 
 struct Launcher {
   const char *rank, *size, *local, *address;
+  std::array<const char*, 2> job;  // the variables whose values name the job
 };
 constexpr std::array kLaunchers = {
-    Launcher{"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr},
-    Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr},
-    Launcher{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", nullptr},
-    Launcher{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_LAUNCH_NODE_IPADDR"},
+    Launcher{"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, {"TORCHELASTIC_RUN_ID", nullptr}},
+    Launcher{"OMPI_COMM_WORLD_RANK",
+             "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK",
+             nullptr,
+             {"PMIX_NAMESPACE", nullptr}},
+    Launcher{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", nullptr, {nullptr, nullptr}},
+    Launcher{"SLURM_PROCID",
+             "SLURM_STEP_NUM_TASKS",
+             "SLURM_LOCALID",
+             "SLURM_LAUNCH_NODE_IPADDR",
+             {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 // The number in a variable, or `value` if the variable is not set.
@@ -48,9 +60,14 @@ World ReadWorld(Variable variable) {
     if (launcher.address != nullptr && variable(launcher.address) != nullptr) {
       world.address = variable(launcher.address);
     }
+    for (const char* name : launcher.job) {
+      const char* const value = name == nullptr ? nullptr : variable(name);
+      if (value != nullptr) world.token += std::string(value) + ".";
+    }
     break;
   }
   if (const char* address = variable("MASTER_ADDR")) world.address = address;
+  if (const char* token = variable("FP4LAB_TOKEN")) world.token = token;
   world.port = Number(variable, "MASTER_PORT", world.port, 1, 65535);
   // torchrun's own agent listens at MASTER_PORT and sets TORCHELASTIC_USE_AGENT_STORE to say so.
   const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
@@ -62,6 +79,41 @@ World ReadWorld(Variable variable) {
 
 World WorldOfEnvironment() {
   return ReadWorld([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+namespace {
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string NameOf(const Json& process) {
+  return "process " + std::to_string(process.at("rank").get<int>()) + " of " +
+         std::to_string(process.at("size").get<int>()) + " on " +
+         process.at("host").get<std::string>();
+}
+
+}  // namespace
+
+Json IntroductionOf(const World& world) {
+  return {{"rank", world.rank},
+          {"size", world.size},
+          {"host", HostName()},
+          {"identity", world.identity}};
+}
+
+std::string WhyApart(const Json& first, const Json& other) {
+  try {
+    const std::string pair =
+        NameOf(other) + " (there) cannot train with " + NameOf(first) + " (here): ";
+    if (other.at("size") != first.at("size")) return pair + "the numbers of processes differ";
+    const std::string difference = FirstDifference(first.at("identity"), other.at("identity"));
+    return difference.empty() ? "" : pair + difference;
+  } catch (const Json::exception&) {
+    throw Error("the introduction of a process", "is not one of fp4lab");
+  }
 }
 
 }  // namespace fp4lab
