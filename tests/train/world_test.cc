@@ -41,6 +41,21 @@ TEST_CASE("Launchers say which of how many processes this is", "[train]") {
                  {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}}) == World{5, 16, 1, "10.0.0.9", 29400});
 }
 
+TEST_CASE("Processes of Slurm meet on the first host of their list", "[train]") {
+  const auto address = [](const char* hosts) {
+    return WorldOf({{"SLURM_PROCID", "0"},
+                    {"SLURM_STEP_NUM_TASKS", "2"},
+                    {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"},
+                    {"SLURM_STEP_NODELIST", hosts}})
+        .address;
+  };
+  CHECK(address("login1") == "login1");
+  CHECK(address("a7,b[1-2]") == "a7");
+  CHECK(address("gpu[007-012,015],login1") == "gpu007");
+  CHECK(address("gpu[3,5]") == "gpu3");
+  CHECK(address("r[1-2]-ib,x[3-4]") == "r1-ib");
+}
+
 TEST_CASE("The port that torchrun's agent listens at is left to it", "[train]") {
   const auto port = [](const char* master, const char* agent) {
     return WorldOf({{"RANK", "0"},

@@ -19,6 +19,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/io/host_name.h"
 #include "fp4lab/io/random_digits.h"
 
 namespace fp4lab {
@@ -70,12 +71,6 @@ std::string Machine() {
   std::error_code status;
   const std::string space = fs::read_symlink("/proc/self/ns/pid", status).string();
   return FirstWord("/proc/sys/kernel/random/boot_id") + "/" + space;
-}
-
-std::string Host() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::string TimeOfDay() {
@@ -149,7 +144,7 @@ bool IsDead(const SeenFile& seen, double now) {
 class NewFile {
  public:
   explicit NewFile(const fs::path& folder)
-      : content_{RandomDigits(), Host(), Machine(), ::getpid(), BirthOf("self"), TimeOfDay()} {
+      : content_{RandomDigits(), HostName(), Machine(), ::getpid(), BirthOf("self"), TimeOfDay()} {
     path_ = folder / (kNew + content_.name + "-" + HashOf(content_.machine) + "-" +
                       std::to_string(content_.process) + "-" + content_.born);
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);

@@ -477,9 +477,13 @@ void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
 }
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where)
+    : Trainer(config, corpus, where, World{}) {}
+
+Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
+                 const World& world)
     : Trainer(config, corpus, where, [&] {
         const Json empty = Json::object();
-        return MakeEngine(config, JsonObject(empty, where).Where("device"));
+        return MakeEngine(config, JsonObject(empty, where).Where("device"), world);
       }) {}
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,

@@ -66,6 +66,7 @@ struct LoadedState {
   std::vector<float> trunk;  // Trainer::Numbers() where the run left its trunk; empty: it is there
 };
 
+struct World;
 class Engine;
 using EngineMaker = std::function<std::unique_ptr<Engine>()>;
 
@@ -78,6 +79,9 @@ class Trainer {
   // not fit (vocabulary, length) and for a need of more than AvailableMemory(); `where` begins the
   // errors' JSON pointers.
   Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where = "config");
+  // A trainer in one of several processes.
+  Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
+          const World& world);
   // A trainer with the engine of `make` instead of config.device's; `make` is called after config
   // and corpus have been checked.
   Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,

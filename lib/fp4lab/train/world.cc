@@ -1,13 +1,12 @@
 #include "fp4lab/train/world.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/io/host_name.h"
 #include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab {
@@ -16,22 +15,26 @@ namespace {
 using Variable = const char* (*)(const char* name);
 
 struct Launcher {
-  const char *rank, *size, *local, *address;
-  std::array<const char*, 2> job;  // the variables whose values name the job
+  const char *rank, *size, *local;
+  const char *address = nullptr, *hosts = nullptr;
+  std::array<const char*, 2> job = {};  // the variables whose values name the job
 };
 constexpr std::array kLaunchers = {
-    Launcher{"RANK", "WORLD_SIZE", "LOCAL_RANK", nullptr, {"TORCHELASTIC_RUN_ID", nullptr}},
-    Launcher{"OMPI_COMM_WORLD_RANK",
-             "OMPI_COMM_WORLD_SIZE",
-             "OMPI_COMM_WORLD_LOCAL_RANK",
-             nullptr,
-             {"PMIX_NAMESPACE", nullptr}},
-    Launcher{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", nullptr, {nullptr, nullptr}},
-    Launcher{"SLURM_PROCID",
-             "SLURM_STEP_NUM_TASKS",
-             "SLURM_LOCALID",
-             "SLURM_LAUNCH_NODE_IPADDR",
-             {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    Launcher{.rank = "RANK",
+             .size = "WORLD_SIZE",
+             .local = "LOCAL_RANK",
+             .job = {"TORCHELASTIC_RUN_ID"}},
+    Launcher{.rank = "OMPI_COMM_WORLD_RANK",
+             .size = "OMPI_COMM_WORLD_SIZE",
+             .local = "OMPI_COMM_WORLD_LOCAL_RANK",
+             .job = {"PMIX_NAMESPACE"}},
+    Launcher{.rank = "PMI_RANK", .size = "PMI_SIZE", .local = "MPI_LOCALRANKID"},
+    Launcher{.rank = "SLURM_PROCID",
+             .size = "SLURM_STEP_NUM_TASKS",
+             .local = "SLURM_LOCALID",
+             .address = "SLURM_LAUNCH_NODE_IPADDR",
+             .hosts = "SLURM_STEP_NODELIST",
+             .job = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
 // The number in a variable, or `value` if the variable is not set.
@@ -47,6 +50,18 @@ int Number(Variable variable, const char* name, int value, int least, int most) 
   return value;
 }
 
+// The first host of a list of Slurm: "gpu007" of "gpu[007-012,015],login1".
+std::string FirstHost(const std::string& list) {
+  const std::size_t open = list.find_first_of("[,");
+  if (open == list.npos || list[open] == ',') return list.substr(0, open);
+  const std::size_t end = list.find_first_of("-,]", open);
+  const std::size_t close = list.find(']', open), next = list.find_first_of("[,", close);
+  if (end == list.npos || close == list.npos) return list;
+  // What follows the brackets is part of the name: "r[1-2]-ib".
+  const std::string rest = list.substr(close + 1, next == list.npos ? next : next - close - 1);
+  return list.substr(0, open) + list.substr(open + 1, end - open - 1) + rest;
+}
+
 }  // namespace
 
 World ReadWorld(Variable variable) {
@@ -59,6 +74,9 @@ World ReadWorld(Variable variable) {
     world.local = Number(variable, launcher.local, world.rank, 0, kMost);
     if (launcher.address != nullptr && variable(launcher.address) != nullptr) {
       world.address = variable(launcher.address);
+    }
+    if (launcher.hosts != nullptr && variable(launcher.hosts) != nullptr) {
+      world.address = FirstHost(variable(launcher.hosts));
     }
     for (const char* name : launcher.job) {
       const char* const value = name == nullptr ? nullptr : variable(name);
@@ -81,22 +99,6 @@ World WorldOfEnvironment() {
   return ReadWorld([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-namespace {
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-std::string NameOf(const Json& process) {
-  return "process " + std::to_string(process.at("rank").get<int>()) + " of " +
-         std::to_string(process.at("size").get<int>()) + " on " +
-         process.at("host").get<std::string>();
-}
-
-}  // namespace
-
 Json IntroductionOf(const World& world) {
   return {{"rank", world.rank},
           {"size", world.size},
@@ -104,10 +106,16 @@ Json IntroductionOf(const World& world) {
           {"identity", world.identity}};
 }
 
+std::string ProcessName(const Json& introduction) {
+  return "process " + std::to_string(introduction.at("rank").get<int>()) + " of " +
+         std::to_string(introduction.at("size").get<int>()) + " on " +
+         introduction.at("host").get<std::string>();
+}
+
 std::string WhyApart(const Json& first, const Json& other) {
   try {
     const std::string pair =
-        NameOf(other) + " (there) cannot train with " + NameOf(first) + " (here): ";
+        ProcessName(other) + " (there) cannot train with " + ProcessName(first) + " (here): ";
     if (other.at("size") != first.at("size")) return pair + "the numbers of processes differ";
     const std::string difference = FirstDifference(first.at("identity"), other.at("identity"));
     return difference.empty() ? "" : pair + difference;

@@ -26,8 +26,8 @@ struct World {
 //   torchrun   RANK, WORLD_SIZE, LOCAL_RANK
 //   Open MPI   OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK
 //   MPICH      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
-//   Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS (set by srun), SLURM_LOCALID; address
-//              SLURM_LAUNCH_NODE_IPADDR
+//   Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS (set by srun), SLURM_LOCALID; address: the first
+//              host of SLURM_STEP_NODELIST, or SLURM_LAUNCH_NODE_IPADDR
 // MASTER_ADDR and MASTER_PORT apply to all launchers; if torchrun's agent keeps that port for
 // itself (TORCHELASTIC_USE_AGENT_STORE), the processes meet at the next port. The token is
 // FP4LAB_TOKEN or, without it, the launcher's name of the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE,
@@ -40,6 +40,8 @@ World ReadWorld(const char* (*variable)(const char* name));
 
 // What a process says of itself to the first: {"rank", "size", "host", "identity"}.
 Json IntroductionOf(const World& world);
+// "process 1 of 2 on node7".
+std::string ProcessName(const Json& introduction);
 
 // Why the process that introduces itself as `other` cannot train with the first process: one line
 // that names both, and the first difference between them; "" if it can. Throws Error if `other` is

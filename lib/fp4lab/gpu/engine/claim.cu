@@ -56,7 +56,8 @@ GpuClaim::GpuClaim(const std::string& where, const World& world) {
   device_ = *std::min_element(devices.begin(), devices.end(), [](int a, int b) {
     return engines_on[static_cast<std::size_t>(a)] < engines_on[static_cast<std::size_t>(b)];
   });
-  if (world.size > 1) device_ = devices[static_cast<std::size_t>(world.local) % devices.size()];
+  if (world.size > 1 || world.local > 0)
+    device_ = devices[static_cast<std::size_t>(world.local) % devices.size()];
   ++engines_on[static_cast<std::size_t>(device_)];
   Use();
 }

@@ -13,8 +13,8 @@ namespace fp4lab::gpu {
 // none, *why says the reason.
 std::vector<int> Gpus(std::string* why);
 
-// A claim to a GPU: the one with the fewest engines of this process or, in a world of several
-// processes, the one with the number world.local (modulo the number of GPUs).
+// A claim to a GPU: the one with the fewest engines of this process or, in one of several processes
+// of a host, the one with the number world.local (modulo the number of GPUs).
 class GpuClaim {
  public:
   // Throws Error at `where` if there is no GPU.

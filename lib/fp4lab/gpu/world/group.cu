@@ -1,5 +1,8 @@
 #include <nccl.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <string>
 
 #include "fp4lab/base/error.h"
@@ -10,7 +13,6 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr double kPatience = 120.0;  // seconds that processes wait for each other
 constexpr const char* kLibrary = "libnccl.so.2";
 
 // The functions in use, under their names without "nccl".
@@ -18,6 +20,7 @@ struct Nccl {
   decltype(&ncclGetUniqueId) GetUniqueId;
   decltype(&ncclCommInitRank) CommInitRank;
   decltype(&ncclCommDestroy) CommDestroy;
+  decltype(&ncclCommAbort) CommAbort;
   decltype(&ncclAllReduce) AllReduce;
   decltype(&ncclGetErrorString) GetErrorString;
 };
@@ -32,6 +35,7 @@ Nccl LoadNccl() {
   find("ncclGetUniqueId", &nccl.GetUniqueId);
   find("ncclCommInitRank", &nccl.CommInitRank);
   find("ncclCommDestroy", &nccl.CommDestroy);
+  find("ncclCommAbort", &nccl.CommAbort);
   find("ncclAllReduce", &nccl.AllReduce);
   find("ncclGetErrorString", &nccl.GetErrorString);
   return nccl;
@@ -47,10 +51,21 @@ void CheckNccl(ncclResult_t status, const char* what) {
   throw Error("GPU", std::string("NCCL ") + what + ": " + LoadedNccl().GetErrorString(status));
 }
 
+// Ends this process. Reductions wait on the GPU for a process that is lost, and nothing can end
+// that wait; files are never half-written, so the run goes on from its last checkpoint.
+[[noreturn]] void EndProcess(const std::string& line) {
+  std::fprintf(
+      stderr,
+      "error: %s; start all processes again, and the run goes on from its last checkpoint\n",
+      line.c_str());
+  std::_Exit(EXIT_FAILURE);
+}
+
 }  // namespace
 
 struct Group::State {
-  ncclComm_t communicator = nullptr;  // null in a world of one process
+  std::unique_ptr<Rendezvous> rendezvous;  // null in a world of one process
+  ncclComm_t communicator = nullptr;       // the same
   cudaStream_t stream = nullptr;
 
   void Reduce(void* x, std::size_t size, ncclDataType_t type, ncclRedOp_t operation) const {
@@ -66,13 +81,17 @@ Group::Group(const World& world, cudaStream_t stream)
   if (world.size == 1) return;
   ncclUniqueId id{};
   if (world.rank == 0) CheckNccl(LoadedNccl().GetUniqueId(&id), "id");
-  ShareBytes(world, std::as_writable_bytes(std::span(&id, 1)), kPatience);
+  state_->rendezvous =
+      std::make_unique<Rendezvous>(world, std::as_writable_bytes(std::span(&id, 1)), EndProcess);
   CheckNccl(LoadedNccl().CommInitRank(&state_->communicator, world.size, id, world.rank),
             "communicator");
 }
 
 Group::~Group() {
-  if (state_->communicator != nullptr) LoadedNccl().CommDestroy(state_->communicator);
+  if (state_->communicator == nullptr) return;
+  const auto end =
+      std::uncaught_exceptions() == 0 ? LoadedNccl().CommDestroy : LoadedNccl().CommAbort;
+  end(state_->communicator);
 }
 
 void Group::Sum(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclSum); }

@@ -13,7 +13,8 @@ namespace fp4lab::gpu {
 class Group {
  public:
   // Every process of the world constructs a Group on its own GPU; the constructor waits for all of
-  // them. Throws Error if the processes do not meet or NCCL cannot be loaded.
+  // them. Throws Error if the processes do not meet (Rendezvous) or NCCL cannot be loaded. When a
+  // process is lost, the others end within 30 s, with one line on stderr and exit code 1.
   Group(const World& world, cudaStream_t stream);
   ~Group();
   Group(const Group&) = delete;

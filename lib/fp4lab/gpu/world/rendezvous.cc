@@ -1,101 +1,261 @@
 #include "fp4lab/gpu/world/rendezvous.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <string>
+#include <exception>
+#include <optional>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
+#include "fp4lab/gpu/world/connection.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/random_digits.h"
 
 namespace fp4lab::gpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr int kProtocol = 1;
+constexpr std::string_view kBeat = "beat", kGoodbye = "goodbye", kLost = "lost ";
 
-class Socket {
- public:
-  explicit Socket(int handle) : handle_(handle) {}
-  ~Socket() {
-    if (handle_ >= 0) close(handle_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return handle_; }
-
- private:
-  int handle_;
-};
-
-std::string PlaceOf(const World& world) { return world.address + ":" + std::to_string(world.port); }
-
-[[noreturn]] void Fail(const World& world, const std::string& problem) {
-  throw Error("process " + std::to_string(world.rank) + " of " + std::to_string(world.size),
-              problem + " at " + PlaceOf(world) +
-                  "; set MASTER_ADDR and MASTER_PORT to a free port of the first process's host");
+// What shows that the sender of an introduction knows the token.
+std::string ProofOf(const std::string& token, const std::string& nonce, const std::string& text) {
+  return Sha256(token + "\n" + Sha256(token + "\n" + nonce + "\n" + text));
 }
 
-bool WaitFor(int handle, Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-  pollfd wait{handle, POLLIN, 0};
-  return left.count() > 0 && poll(&wait, 1, static_cast<int>(left.count())) == 1;
+// A message of JSON; null if none came in time or it is no JSON.
+Json ReceiveJson(const Descriptor& from, Clock::time_point deadline) {
+  const std::optional<std::string> text = ReceiveMessage(from, deadline);
+  return text ? Json::parse(*text, nullptr, false) : Json();
 }
 
-void Serve(const World& world, std::span<const std::byte> bytes, Clock::time_point deadline) {
-  const Socket listener(socket(AF_INET, SOCK_STREAM, 0));
-  const int yes = 1;
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(static_cast<std::uint16_t>(world.port));
-  place.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&place), sizeof place) != 0 ||
-      listen(listener.get(), world.size) != 0) {
-    Fail(world, std::string("cannot listen (") + std::strerror(errno) + ")");
-  }
-  for (int served = 0; served + 1 < world.size; ++served) {
-    if (!WaitFor(listener.get(), deadline)) Fail(world, "the other processes did not connect");
-    const Socket peer(accept(listener.get(), nullptr, nullptr));
-    if (send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(bytes.size())) {
-      Fail(world, "a process disconnected");
-    }
-  }
+std::string TextIn(const Json& message, const char* member) {
+  if (!message.is_object() || !message.contains(member)) return "";
+  return message[member].is_string() ? message[member].get<std::string>() : "";
 }
 
-// Returns whether all bytes have arrived.
-bool Fetch(const World& world, std::span<std::byte> bytes) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(world.address.c_str(), std::to_string(world.port).c_str(), &hints, &found) != 0) {
-    return false;
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  const Socket server(socket(AF_INET, SOCK_STREAM, 0));
-  if (connect(server.get(), addresses->ai_addr, addresses->ai_addrlen) != 0) return false;
-  return recv(server.get(), bytes.data(), bytes.size(), MSG_WAITALL) ==
-         static_cast<ssize_t>(bytes.size());
+[[noreturn]] void ThrowApart(const std::string& why) {
+  throw Error("training in several processes", why);
 }
 
 }  // namespace
 
-void ShareBytes(const World& world, std::span<std::byte> bytes, double seconds) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(seconds));
-  if (world.size == 1) return;
-  if (world.rank == 0) return Serve(world, bytes, deadline);
-  while (!Fetch(world, bytes)) {
-    if (Clock::now() > deadline) Fail(world, "the first process was not found");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+struct Rendezvous::State {
+  struct Peer {
+    Descriptor connection;
+    std::string name;  // "process 1 of 2 on node7"
+    Clock::time_point heard = Clock::now();
+    bool finished = false;  // said goodbye
+  };
+
+  World world;
+  RendezvousTimes times;
+  Lost lost;
+  Clock::time_point deadline;  // of the meeting
+  std::vector<Peer> peers;     // of rank 0: all others; of the others: rank 0
+  Descriptor ends;             // an eventfd: the watching thread ends
+  std::thread watch;
+
+  [[noreturn]] void Fail(const std::string& problem) const;
+  void Serve(std::span<const std::byte> bytes);
+  std::optional<Json> Greet(const Descriptor& connection, int* turned_away) const;
+  void Join(std::span<std::byte> bytes);
+  std::optional<Json> Introduce(const Descriptor& server, std::span<std::byte> bytes,
+                                std::string* why) const;
+  // Until when a message is waited for that the other side sends at once.
+  Clock::time_point ReplyUntil() const { return Clock::now() + Seconds(times.reply); }
+  void Tell(std::string_view message) const;
+  std::string LostPeer();
+  void Watch();
+};
+
+void Rendezvous::State::Fail(const std::string& problem) const {
+  throw Error("process " + std::to_string(world.rank) + " of " + std::to_string(world.size),
+              problem + " at " + world.address + ":" + std::to_string(world.port) +
+                  "; set MASTER_ADDR and MASTER_PORT to a free port of the first process's host");
+}
+
+// Rank 0: waits for all others, then sends each the bytes.
+void Rendezvous::State::Serve(std::span<const std::byte> bytes) {
+  std::string why;
+  const Descriptor listener = ListenAt(world.port, &why);
+  if (!listener) Fail("cannot listen (" + why + ")");
+  const Json own = IntroductionOf(world);
+  std::vector<Json> introductions(static_cast<std::size_t>(world.size));
+  introductions[0] = own;
+  const auto refuse = [&](const Descriptor& connection, const std::string& line) {
+    SendMessage(connection, Json{{"refused", line}}.dump());
+  };
+  int turned_away = 0;
+  while (peers.size() + 1 < introductions.size()) {
+    Descriptor connection = Accept(listener, deadline);
+    if (!connection) {
+      std::string missing;
+      for (std::size_t rank = 1; rank < introductions.size(); ++rank) {
+        if (introductions[rank].is_null()) missing += " " + std::to_string(rank);
+      }
+      Fail("process" + missing + " did not connect" +
+           (turned_away > 0 ? " (" + std::to_string(turned_away) +
+                                  " connections without this run's token were turned away)"
+                            : ""));
+    }
+    const std::optional<Json> introduction = Greet(connection, &turned_away);
+    if (!introduction) continue;
+    std::string apart = WhyApart(own, *introduction);
+    const auto rank = introduction->at("rank").get<std::size_t>();
+    if (apart.empty() && (rank >= introductions.size() || !introductions[rank].is_null())) {
+      apart =
+          "two of them are " + ProcessName(*introduction) +
+          (rank < introductions.size() ? ", the other one on " + TextIn(introductions[rank], "host")
+                                       : "");
+    }
+    if (!apart.empty()) {
+      refuse(connection, apart);
+      for (const Peer& peer : peers) refuse(peer.connection, apart);
+      ThrowApart(apart);
+    }
+    introductions[rank] = *introduction;
+    peers.push_back({std::move(connection), ProcessName(*introduction)});
   }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const Peer& peer : peers) {
+    if (!SendMessage(peer.connection, Json{{"begins", own}}.dump()) ||
+        !SendMessage(peer.connection, text)) {
+      Fail(peer.name + " ended while the processes met");
+    }
+  }
+}
+
+// The introduction of a process that has connected; none if it is a stranger.
+std::optional<Json> Rendezvous::State::Greet(const Descriptor& connection, int* turned_away) const {
+  const std::string nonce = RandomDigits() + RandomDigits();
+  if (!SendMessage(connection, Json{{"fp4lab", kProtocol}, {"nonce", nonce}}.dump())) return {};
+  const Json hello = ReceiveJson(connection, ReplyUntil());
+  const std::string text = TextIn(hello, "introduction");
+  if (text.empty()) return {};
+  if (TextIn(hello, "proof") != ProofOf(world.token, nonce, text)) {
+    ++*turned_away;
+    SendMessage(connection, Json{{"refused",
+                                  "the token differs from that of the first process; FP4LAB_TOKEN "
+                                  "sets it"}}
+                                .dump());
+    return {};
+  }
+  return Json::parse(text, nullptr, false);
+}
+
+// The other ranks: find rank 0, and wait for the bytes.
+void Rendezvous::State::Join(std::span<std::byte> bytes) {
+  std::string why;
+  while (true) {
+    Descriptor server = ConnectTo(world.address, world.port, &why);
+    if (server) {
+      const std::optional<Json> first = Introduce(server, bytes, &why);
+      if (first) return peers.push_back({std::move(server), ProcessName(*first)});
+    }
+    if (Clock::now() > deadline) Fail("the first process was not found (" + why + ")");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+// The introduction of rank 0, which has sent the bytes; none, with the reason, if it has not.
+std::optional<Json> Rendezvous::State::Introduce(const Descriptor& server,
+                                                 std::span<std::byte> bytes,
+                                                 std::string* why) const {
+  const Json greeting = ReceiveJson(server, ReplyUntil());
+  const std::string nonce = TextIn(greeting, "nonce");
+  *why = "what listens there is another program";
+  if (nonce.empty()) return {};
+  if (greeting.value("fp4lab", Json()) != kProtocol) {
+    ThrowApart("the first process is another version of fp4lab");
+  }
+  const std::string text = IntroductionOf(world).dump();
+  SendMessage(server,
+              Json{{"introduction", text}, {"proof", ProofOf(world.token, nonce, text)}}.dump());
+  *why = "the first process has ended, or waits for others";
+  const Json reply = ReceiveJson(server, deadline);
+  if (const std::string refused = TextIn(reply, "refused"); !refused.empty()) ThrowApart(refused);
+  if (!reply.is_object() || !reply.contains("begins")) return {};
+  const std::optional<std::string> shared = ReceiveMessage(server, ReplyUntil());
+  if (!shared || shared->size() != bytes.size()) return {};
+  std::memcpy(bytes.data(), shared->data(), bytes.size());
+  return reply["begins"];
+}
+
+// Reads what has come from the peers. Returns a line about the first that is lost; "" if none is.
+std::string Rendezvous::State::LostPeer() {
+  for (Peer& peer : peers) {
+    if (peer.finished) continue;
+    if (WaitFor(peer.connection, Clock::now())) {
+      const std::optional<std::string> message = ReceiveMessage(peer.connection, ReplyUntil());
+      if (!message) return peer.name + " ended";
+      if (message->starts_with(kLost)) return message->substr(kLost.size());
+      peer.finished = *message == kGoodbye;
+      peer.heard = Clock::now();
+    } else if (Clock::now() - peer.heard > Seconds(times.silence)) {
+      return peer.name + " gave no sign of life for " +
+             std::to_string(static_cast<int>(times.silence)) + " s";
+    }
+  }
+  return "";
+}
+
+void Rendezvous::State::Tell(std::string_view message) const {
+  for (const Peer& peer : peers) {
+    if (!peer.finished) SendMessage(peer.connection, message);
+  }
+}
+
+void Rendezvous::State::Watch() {
+  Clock::time_point next_beat = Clock::now();
+  while (true) {
+    std::vector<pollfd> waits = {{ends.Number(), POLLIN, 0}};
+    for (const Peer& peer : peers) {
+      if (!peer.finished) waits.push_back({peer.connection.Number(), POLLIN, 0});
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(next_beat - Clock::now()).count();
+    ::poll(waits.data(), waits.size(), static_cast<int>(std::clamp<long long>(left, 0, 1 << 30)));
+    if (WaitFor(ends, Clock::now())) return;
+    if (Clock::now() >= next_beat) {
+      Tell(kBeat);
+      next_beat = Clock::now() + Seconds(times.beat);
+    }
+    const std::string line = LostPeer();
+    if (line.empty()) continue;
+    if (world.rank == 0) Tell(std::string(kLost) + line);
+    // A process that is about to end by itself says why.
+    if (!WaitFor(ends, Clock::now() + Seconds(times.grace))) lost(line);
+    return;
+  }
+}
+
+Rendezvous::Rendezvous(const World& world, std::span<std::byte> bytes, Lost lost,
+                       const RendezvousTimes& times)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.world = world;
+  s.times = times;
+  s.lost = std::move(lost);
+  s.deadline = Clock::now() + Seconds(times.meet);
+  world.rank == 0 ? s.Serve(bytes) : s.Join(bytes);
+  s.ends = Descriptor(::eventfd(0, EFD_CLOEXEC));
+  s.watch = std::thread([&s] { s.Watch(); });
+}
+
+Rendezvous::~Rendezvous() {
+  State& s = *state_;
+  ::eventfd_write(s.ends.Number(), 1);
+  s.watch.join();
+  if (std::uncaught_exceptions() == 0) s.Tell(kGoodbye);
 }
 
 }  // namespace fp4lab::gpu

@@ -6,10 +6,12 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/version.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/sitting.h"
+#include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/corpus_fit.h"
-#include "fp4lab/train/engine.h"
 #include "fp4lab/train/flops.h"
 
 namespace fp4lab::study {
@@ -40,8 +42,7 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       total_(TotalSteps(config)),
       world_(WorldOfEnvironment()),
       corpus_(LoadCorpusFor(config)),
-      trainer_(config, corpus_, where,
-               [&] { return MakeEngine(config, PlaceOf("device", where), world_); }) {
+      trainer_(config, corpus_, where, IdentifiedWorld(where)) {
   const IeeeArithmetic ieee;
   CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
   flops_ = StepFlops(config);
@@ -57,6 +58,27 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
   if (!config_.diagnostics.Asked()) return;
   observations_.emplace(folder.Observations(), is_fresh_ ? -1 : trainer_.Steps());
   if (is_fresh_) ObserveIfDue();
+}
+
+// The world of this process, with what all its processes must have in common: the program, all that
+// the run's numbers depend on, and the step at which it goes on. Members are compared in the order
+// of their names.
+World TrainRun::IdentifiedWorld(const std::string& where) const {
+  World world = world_;
+  if (world.size == 1) return world;
+  Json inputs = RunInputs(config_, corpus_, "");
+  inputs.erase("numerics");
+  const auto content = folder_.OpenCheckpoint();
+  world.identity = {
+      {"fp4lab", kVersion},
+      {"inputs", std::move(inputs)},
+      {"numerics", NumericsFingerprint(config_, where, world.local)},
+      {"steps", total_},
+      {"steps_done",
+       content == nullptr
+           ? 0
+           : ReadCheckpointHeader(content->bytes(), folder_.Checkpoint().string()).step}};
+  return world;
 }
 
 void TrainRun::Open() {

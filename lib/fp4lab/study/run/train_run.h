@@ -47,6 +47,7 @@ class TrainRun {
 
  private:
   bool Writes() const { return world_.rank == 0; }
+  World IdentifiedWorld(const std::string& where) const;
   bool Done() const { return trainer_.Steps() == total_; }
   void Open();
   void Advance();

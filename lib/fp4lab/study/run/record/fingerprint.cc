@@ -8,6 +8,7 @@
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/trainer.h"
+#include "fp4lab/train/world.h"
 
 namespace fp4lab::study {
 namespace {
@@ -44,9 +45,9 @@ TrainConfig Short(const TrainConfig& config) {
   return c;
 }
 
-std::string Measure(const TrainConfig& config, const std::string& where) {
+std::string Measure(const TrainConfig& config, const std::string& where, int local) {
   const Corpus corpus = LoadCorpus(config.data);
-  Trainer trainer(config, corpus, where);
+  Trainer trainer(config, corpus, where, World{.local = local});
   std::vector<double> losses;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     trainer.UseRecipeOf(step, kSteps);
@@ -63,12 +64,12 @@ std::string Measure(const TrainConfig& config, const std::string& where) {
 
 // Of a list: the hash of its recipes' fingerprints, in order, "rest" last. Each is measured in all
 // linears, so that none depends on the depth and the parts of the model.
-std::string OfList(const TrainConfig& config, const std::string& where) {
+std::string OfList(const TrainConfig& config, const std::string& where, int local) {
   Sha256Stream hash;
   const auto add = [&](const Recipe& recipe) {
     TrainConfig one = config;
     one.recipe = recipe;
-    const std::string fingerprint = NumericsFingerprint(one, where);
+    const std::string fingerprint = NumericsFingerprint(one, where, local);
     hash.Add(std::as_bytes(std::span(fingerprint)));
   };
   for (const RecipeRule& rule : config.recipe.rules) add(rule.recipe);
@@ -78,9 +79,9 @@ std::string OfList(const TrainConfig& config, const std::string& where) {
 
 }  // namespace
 
-std::string NumericsFingerprint(const TrainConfig& config, const std::string& where) {
+std::string NumericsFingerprint(const TrainConfig& config, const std::string& where, int local) {
   const IeeeArithmetic ieee;
-  if (!config.recipe.rules.empty()) return OfList(config, where);
+  if (!config.recipe.rules.empty()) return OfList(config, where, local);
   static std::mutex mutex;
   static std::map<std::string, std::string> measured;
   const TrainConfig run = Short(config);
@@ -88,7 +89,7 @@ std::string NumericsFingerprint(const TrainConfig& config, const std::string& wh
   const std::lock_guard lock(mutex);
   const auto found = measured.find(key);
   if (found != measured.end()) return found->second;
-  return measured[key] = Measure(run, where);
+  return measured[key] = Measure(run, where, local);
 }
 
 }  // namespace fp4lab::study

@@ -14,7 +14,8 @@ namespace fp4lab::study {
 // data that the recipe uses changes the fingerprint. The fingerprint does not depend on the number
 // of threads and the SIMD target. Kinds of GPUs may have equal fingerprints and still add larger
 // products in different orders; RunRecord::processors names them. It takes some 50 ms on a CPU and
-// is measured once for each recipe in a process. Throws Error at `where` as MakeEngine does.
-std::string NumericsFingerprint(const TrainConfig& config, const std::string& where);
+// is measured once for each recipe in a process. `local`: World::local, which chooses the GPU.
+// Throws Error at `where` as MakeEngine does.
+std::string NumericsFingerprint(const TrainConfig& config, const std::string& where, int local = 0);
 
 }  // namespace fp4lab::study
