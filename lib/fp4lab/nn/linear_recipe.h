@@ -191,11 +191,13 @@ struct ObservedOperand {
 };
 using OperandObserver = std::function<void(const ObservedOperand&)>;
 
-// One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
+// One use of a linear: stochastic rounding of operand k takes `random` with tensor + k, for a
+// weight less tensors_before.
 struct LinearCall {
   RandomStream random;
   const OperandObserver* observer = nullptr;
-  AmaxHistories histories = {};  // read and written where an operand has delayed scaling
+  AmaxHistories histories = {};      // read and written where an operand has delayed scaling
+  std::uint32_t tensors_before = 0;  // of the step's uses before this one
 };
 
 // The transform of an operand for one call. recipe.hadamard must not be 0.

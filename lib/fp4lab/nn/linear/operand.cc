@@ -151,7 +151,9 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
 
 DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
                          const LinearCall& call) {
-  return {.source = RandomSourceOf(recipe, operand, call.random)};
+  RandomStream random = call.random;
+  if (IsWeight(operand)) random.tensor -= call.tensors_before;
+  return {.source = RandomSourceOf(recipe, operand, random)};
 }
 
 float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {

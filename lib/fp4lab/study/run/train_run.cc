@@ -6,11 +6,14 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/version.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/flops.h"
+#include "fp4lab/train/start/start.h"
 
 namespace fp4lab::study {
 namespace {
@@ -32,6 +35,23 @@ std::string PlaceOf(const char* key, const std::string& where) {
   return JsonObject(empty, where).Where(key);
 }
 
+// What all processes of a run must have in common. Null for a run of one process.
+Json IdentityOf(const World& world, const TrainConfig& config, const Corpus& corpus,
+                const RunFolder& folder, const std::string& where) {
+  if (world.size == 1) return {};
+  // The fingerprint of a GPU would take the place of the run's engine there.
+  const std::string numerics =
+      config.device == Device::kCpu ? NumericsFingerprint(config, where) : "";
+  Json identity = {{"program", kVersion},
+                   {"configuration", ToJson(config)},
+                   {"inputs", RunInputs(config, corpus, numerics)},
+                   {"checkpoint", nullptr}};
+  if (Exists(folder.Checkpoint())) {
+    identity["checkpoint"] = HashOfCheckpoint(folder.Checkpoint(), where);
+  }
+  return identity;
+}
+
 }  // namespace
 
 TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where)
@@ -40,8 +60,10 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       total_(TotalSteps(config)),
       world_(WorldOfEnvironment()),
       corpus_(LoadCorpusFor(config)),
-      trainer_(config, corpus_, where,
-               [&] { return MakeEngine(config, PlaceOf("device", where), world_); }) {
+      trainer_(config, corpus_, where, [&] {
+        world_.identity = IdentityOf(world_, config, corpus_, folder, where);
+        return MakeEngine(config, PlaceOf("device", where), world_);
+      }) {
   const IeeeArithmetic ieee;
   CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
   flops_ = StepFlops(config);
@@ -191,9 +213,10 @@ Json TrainRun::MetricsOf(const StepResult& result, double rate, double seconds) 
   return line;
 }
 
-// Saves the state and throws Error.
-void TrainRun::Diverged(std::int64_t step, const std::string& how, const char* side) const {
+// Saves the state and throws Error, in all processes once rank 0 has saved.
+void TrainRun::Diverged(std::int64_t step, const std::string& how, const char* side) {
   if (!was_complete_) Save();
+  trainer_.Any(true);
   throw Error("step " + std::to_string(step),
               "the run has diverged: " + how + "; the state " + side + " this step is in " +
                   folder_.Checkpoint().string() +
