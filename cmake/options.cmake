@@ -30,6 +30,8 @@ option(FP4LAB_PCH "Precompile headers of the standard library, nlohmann/json and
 set(FP4LAB_CUDA AUTO CACHE STRING "The CUDA backend: ON, OFF, or AUTO for where nvcc is found")
 set_property(CACHE FP4LAB_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+option(FP4LAB_MPI "Training of one run on CPUs in several processes, by MPI" OFF)
+
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()

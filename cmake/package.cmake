@@ -15,4 +15,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # A program that links the library needs these beside a compiler; the program fp4lab needs none of them.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS
     "libhwy-dev, libssl-dev, libzip-dev, nlohmann-json3-dev, pkg-config, zlib1g-dev")
+if(FP4LAB_MPI)
+  string(APPEND CPACK_DEBIAN_PACKAGE_RECOMMENDS ", libopenmpi-dev")
+endif()
 include(CPack)

@@ -27,6 +27,13 @@ if(NOT fp4lab_core_alone)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)  # Debian's CMake file is incomplete
 endif()
+# Processes that train one run on CPUs.
+set(fp4lab_mpi)
+if(FP4LAB_MPI AND NOT fp4lab_core_alone)
+  set(MPI_CXX_SKIP_MPICXX ON)  # the interface of C alone
+  find_package(MPI REQUIRED COMPONENTS CXX)
+  set(fp4lab_mpi MPI::MPI_CXX)
+endif()
 
 set(fp4lab_highway hwy::hwy)
 if(FP4LAB_PYTHON)

@@ -132,7 +132,7 @@ TEST_CASE("--version prints what a bug report needs", "[e2e]") {
   for (const std::string& part : std::vector<std::string>{
            "\ncompiler  ", ", Highway ",
            "\nSIMD      compiled in: ", "\n          available here:" + here + "\n",
-           "\n          chosen: " + SimdTargets().front() + "\n", "\nCUDA      "}) {
+           "\n          chosen: " + SimdTargets().front() + "\n", "\nCUDA      ", "\nMPI       "}) {
     CAPTURE(part);
     CHECK(result.output.find(part) != std::string::npos);
   }

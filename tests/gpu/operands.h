@@ -65,7 +65,7 @@ inline Expected OnCpu(const OperandRecipe& recipe, const Place& place, std::vect
   MatrixView<float> view(x.data(), place.rows, place.cols);
   if (place.along_rows) view = view.Transposed();
   if (recipe.hadamard != 0) RandomHadamard(view, TransformOf(recipe, {kRandom}), view);
-  DialectOptions options{.source = RandomSourceOf(recipe, OperandAt(place), kRandom)};
+  DialectOptions options{.source = RandomSourceOf(recipe, OperandAt(place), {.random = kRandom})};
   options.amax = TensorAmaxes(*recipe.format, view, {});
   fp4lab::QuantizeToValues(*recipe.format, view, options, view);
   return {std::move(x), options.amax};

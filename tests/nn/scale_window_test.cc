@@ -104,7 +104,7 @@ Walked Walk(const OperandRecipe& recipe, LinearOperand operand, bool bf16, const
   if (!recipe.format) return out;
   const Dialect& d = *recipe.format;
   out.block = d.block_cols;
-  const RandomSource source = RandomSourceOf(recipe, operand, kRandom);
+  const RandomSource source = RandomSourceOf(recipe, operand, {.random = kRandom});
   if (recipe.scale_window != 0) {
     WalkWindows(recipe, source, &out);
     return out;

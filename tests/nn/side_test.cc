@@ -109,7 +109,7 @@ Matrix<float> Decoded(const OperandRecipe& recipe, LinearOperand operand, const 
     for (std::size_t c = 0; c < x.cols; ++c) turned(c, r) = x(r, c);
   }
   const Matrix<float>& from = columnwise ? turned : x;
-  const DialectOptions options{.source = RandomSourceOf(recipe, operand, kRandom)};
+  const DialectOptions options{.source = RandomSourceOf(recipe, operand, {.random = kRandom})};
   const Quantized q = reference::QuantizeAs(*recipe.format, from.View(), options);
   Matrix<float> values(from.rows, from.cols);
   ToOperandValues(*recipe.format, q, values.View());

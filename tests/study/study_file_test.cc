@@ -191,6 +191,19 @@ TEST_CASE("A resolved study is a study file that resolves to itself", "[study]")
   CHECK(resolved["analysis"]["primary_tokens"] == 2560);
 }
 
+TEST_CASE("The key of a run on the CPU says how the gradients of micro-batches are added",
+          "[study]") {
+  const Study study = TinyStudy(TinyStudyJson());
+  const Corpus corpus = LoadCorpus(study.base.data);
+  TrainConfig config = ConfigOf(study, study.arms[0], 1);
+  const auto names = [&] { return RunInputs(config, corpus, "numerics").contains("gradients"); };
+  CHECK_FALSE(names());
+  config.micro_batches = 2;
+  CHECK(names());
+  config.device = Device::kCuda;
+  CHECK_FALSE(names());
+}
+
 TEST_CASE("A twin of the reference that is nudged is a null arm", "[study]") {
   Json json = TinyStudyJson();
   json["arms"]["null"] = {{"recipe", "bf16"}, {"nudge_ulps", 1}};

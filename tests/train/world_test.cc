@@ -6,6 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/train/engine.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
@@ -114,12 +115,16 @@ TEST_CASE("Processes that differ in anything that a run depends on are told apar
                     "the introduction of a process: is not one of fp4lab");
 }
 
-TEST_CASE("The CPU trains in one process", "[train]") {
+TEST_CASE("Several processes on CPUs need MPI, and a multiple of micro-batches", "[train]") {
   const TrainConfig config = ReadTrainConfig(Json::object(), "run.json");
-  CHECK_THROWS_WITH(
-      MakeEngine(config, "run.json#/device", {.rank = 0, .size = 2}),
-      "run.json#/device: \"cpu\" trains in one process, and a launcher started 2; use "
-      "threads, or \"cuda\"");
+  const std::string error =
+      ErrorOf([&] { MakeEngine(config, "run.json#/device", {.rank = 0, .size = 2}); });
+  const std::string without =
+      "run.json#/device: \"cpu\" trains in one process, and a launcher started 2; use threads, a "
+      "build with MPI (cmake -DFP4LAB_MPI=ON), or \"cuda\"";
+  const std::string with =
+      "run.json#/device: \"micro_batches\" 1 is not a multiple of the 2 processes";
+  CHECK((error == without || error == with));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "fp4lab/cuda/device/build.h"
 #include "fp4lab/cuda/device/device.h"
 #include "fp4lab/measure/machine.h"
+#include "fp4lab/train/processes/processes.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -45,11 +46,13 @@ std::string_view BuildCommit() { return FP4LAB_COMMIT; }
 
 std::string VersionText() {
   const measure::Machine machine = measure::ThisMachine();
+  const std::string mpi = MpiLibrary();
   return "fp4lab " + std::string(kVersion) + ", commit " + std::string(BuildCommit()) + "\n" +
          "compiler  " + machine.compiler + ", Highway " + machine.highway + "\n" +
          "SIMD      compiled in: " + Joined(CompiledSimdTargets(), " ") + "\n" +
          "          available here: " + Joined(SimdTargets(), " ") + "\n" +
-         "          chosen: " + ActiveSimdTarget() + InstructionText() + "\n" + CudaText();
+         "          chosen: " + ActiveSimdTarget() + InstructionText() + "\n" + CudaText() + "\n" +
+         "MPI       " + (mpi.empty() ? "not built in" : mpi);
 }
 
 }  // namespace fp4lab::tools

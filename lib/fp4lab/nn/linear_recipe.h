@@ -170,13 +170,6 @@ constexpr bool IsColumnwise(LinearOperand operand) {
 // "fprop.input", ..., "wgrad.input".
 std::string_view OperandName(LinearOperand operand);
 
-// The random bits of an operand in a use of the linear with `random`.
-constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand operand,
-                                      RandomStream random) {
-  random.tensor += static_cast<std::uint32_t>(operand);
-  return {random, recipe.random, IsColumnwise(operand)};
-}
-
 // A quantized operand as its GEMM takes it, for diagnostics: the reduction axis along columns.
 struct ObservedOperand {
   LinearOperand operand;
@@ -191,12 +184,23 @@ struct ObservedOperand {
 };
 using OperandObserver = std::function<void(const ObservedOperand&)>;
 
-// One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
+// One use of a linear.
 struct LinearCall {
   RandomStream random;
   const OperandObserver* observer = nullptr;
-  AmaxHistories histories = {};  // read and written where an operand has delayed scaling
+  AmaxHistories histories = {};      // read and written where an operand has delayed scaling
+  std::uint32_t tensors_before = 0;  // Pass::tensors_before
 };
+
+// The random bits of an operand: those of call.random with tensor + operand. A weight, whose
+// operands all micro-batches of a step share, has those of the first micro-batch.
+constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand operand,
+                                      const LinearCall& call) {
+  RandomStream random = call.random;
+  random.tensor += static_cast<std::uint32_t>(operand);
+  if (IsWeight(operand)) random.tensor -= call.tensors_before;
+  return {random, recipe.random, IsColumnwise(operand)};
+}
 
 // The transform of an operand for one call. recipe.hadamard must not be 0.
 HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call);

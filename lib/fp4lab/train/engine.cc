@@ -1,6 +1,7 @@
 #include "fp4lab/train/engine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -10,16 +11,49 @@
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/processes/processes.h"
 
 namespace fp4lab {
 namespace {
 
+// A teacher that knows where the divergences of its last loss stand.
+class MeasuredTeacher final : public LogitSource {
+ public:
+  explicit MeasuredTeacher(LogitSource* teacher) : teacher_(teacher) {}
+
+  LogitSource* IfAny() { return teacher_ == nullptr ? nullptr : this; }
+  TeacherLoss LossOf(std::span<const std::uint16_t> tokens) override {
+    const TeacherLoss loss = teacher_->LossOf(tokens);
+    row_kl_ = loss.row_kl;
+    return loss;
+  }
+  // The sum of row_kl, after the backward pass; 0 without a teacher.
+  double Divergence() const { return std::accumulate(row_kl_.begin(), row_kl_.end(), 0.0); }
+
+ private:
+  LogitSource* teacher_;
+  std::span<const double> row_kl_;
+};
+
+// The sum of the numbers of all micro-batches, in their order. `numbers`: those of rank 0, which
+// has the micro-batches 0, processes, 2 * processes, ..., then those of rank 1 and so on.
+double SumInOrder(std::span<const double> numbers, std::size_t processes) {
+  const std::size_t rounds = numbers.size() / processes;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    sum += numbers[i % processes * rounds + i / processes];
+  }
+  return sum;
+}
+
 class CpuEngine final : public Engine {
  public:
-  explicit CpuEngine(const TrainConfig& config)
-      : config_(config),
+  CpuEngine(const TrainConfig& config, std::unique_ptr<Processes> processes)
+      : processes_(std::move(processes)),
+        config_(config),
         parameters_(MakeLayout(config.model).total),
         gradients_(parameters_.size()),
+        own_gradients_(config.micro_batches > 1 ? parameters_.size() : 0),
         states_(OptimizerOf(config.optimizer).states, FloatBuffer(parameters_.size())),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config.model, config.recipe, parameters_, MicroBatch(), amax_histories_),
@@ -35,18 +69,35 @@ class CpuEngine final : public Engine {
     std::fill(gradients_.begin(), gradients_.end(), 0.0f);
     // An observer also sees weights: they are quantized again.
     if (pass.observer != nullptr) model_.ParametersChanged();
-    const float scale = pass.loss_scale / static_cast<float>(TokensPerStep(config_));
-    Pass own = pass;
-    own.records = pass.observer == nullptr;
-    StepSums sums;
-    for (std::size_t i = 0; i < count; ++i, own.random.tensor += model_.TensorsPerPass()) {
-      const auto in = inputs.subspan(i * tokens, tokens);
-      model_.Forward(own, in);
-      sums.loss += model_.Backward(own, in, targets.subspan(i * tokens, tokens), scale, row_loss_,
-                                   gradients_);
+    // With an observer or an inspector, a process computes all micro-batches by itself.
+    const bool shares = pass.observer == nullptr && pass.inspector == nullptr;
+    Processes& processes = shares ? *processes_ : *one_process_;
+    const auto size = static_cast<std::size_t>(processes.Size());
+    Expects(count % size == 0, "Engine::Gradients: equally many micro-batches for each process");
+    MeasuredTeacher teacher(pass.teacher);
+    std::vector<double> losses, divergences;
+    for (auto i = static_cast<std::size_t>(processes.Rank()); i < count; i += size) {
+      Pass own = pass;
+      own.records = pass.observer == nullptr;
+      own.tensors_before = static_cast<std::uint32_t>(i) * model_.TensorsPerPass();
+      own.random.tensor += own.tensors_before;
+      own.teacher = teacher.IfAny();
+      losses.push_back(
+          Train(own, inputs.subspan(i * tokens, tokens), targets.subspan(i * tokens, tokens)));
+      divergences.push_back(teacher.Divergence());
+      if (!own_gradients_.empty()) processes.AddInOrder(own_gradients_, gradients_);
     }
-    sums.loss /= static_cast<double>(count);
+    processes.ShareSlices(gradients_);
+    losses = processes.Gather(losses);
+    divergences = processes.Gather(divergences);
+    // The histories take the maxima over the micro-batches of all processes.
+    processes.Max(amax_histories_);
+    StepSums sums;
+    sums.loss = SumInOrder(losses, size) / static_cast<double>(count);
     sums.gradient_squares = SumOfSquares(std::span(gradients_).first(model_.Layout().trained));
+    if (pass.teacher != nullptr) {
+      sums.teacher_kl = SumInOrder(divergences, size) / static_cast<double>(inputs.size());
+    }
     return sums;
   }
 
@@ -74,6 +125,7 @@ class CpuEngine final : public Engine {
     return times;
   }
   std::uint64_t PeakMemory() const override { return fp4lab::PeakMemory(); }
+  bool Any(bool said) override { return processes_->Any(said); }
 
   void Initialize() override {
     InitializeParameters(config_, parameters_);
@@ -100,6 +152,15 @@ class CpuEngine final : public Engine {
   }
 
  private:
+  // Computes the gradients of a micro-batch. Returns its mean loss.
+  double Train(const Pass& pass, std::span<const std::uint16_t> inputs,
+               std::span<const std::uint16_t> targets) {
+    const float scale = pass.loss_scale / static_cast<float>(TokensPerStep(config_));
+    std::fill(own_gradients_.begin(), own_gradients_.end(), 0.0f);
+    model_.Forward(pass, inputs);
+    return model_.Backward(pass, inputs, targets, scale, row_loss_,
+                           own_gradients_.empty() ? gradients_ : own_gradients_);
+  }
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config_.batch / config_.micro_batches);
   }
@@ -107,8 +168,13 @@ class CpuEngine final : public Engine {
     return MicroBatch() * static_cast<std::size_t>(config_.model.sequence);
   }
 
+  std::unique_ptr<Processes> processes_;
+  const std::unique_ptr<Processes> one_process_ = MakeOneProcess();
   TrainConfig config_;
   FloatBuffer parameters_, gradients_;
+  // Of a micro-batch, so that its gradients are complete before they are added. Empty where the
+  // micro-batch is the step: then they are gradients_.
+  FloatBuffer own_gradients_;
   std::vector<FloatBuffer> states_;  // of the optimizer
   FloatBuffer amax_histories_;
   Model model_;
@@ -159,20 +225,22 @@ class GuardedEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config) {
+  return MakeCpuEngine(config, MakeOneProcess());
+}
+
+std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config,
+                                      std::unique_ptr<Processes> processes) {
   const IeeeArithmetic ieee;
-  return std::make_unique<GuardedEngine>(std::make_unique<CpuEngine>(config));
+  return std::make_unique<GuardedEngine>(std::make_unique<CpuEngine>(config, std::move(processes)));
 }
 
 std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
                                    const World& world) {
   const IeeeArithmetic ieee;
-  if (config.device == Device::kCpu && world.size > 1) {
-    throw Error(where, "\"cpu\" trains in one process, and a launcher started " +
-                           std::to_string(world.size) + "; use threads, or \"cuda\"");
-  }
   switch (config.device) {
     case Device::kCpu:
-      return MakeCpuEngine(config);
+      if (world.size == 1) return MakeCpuEngine(config);
+      return MakeCpuEngine(config, MakeMpiProcesses(world, config.micro_batches, where));
     case Device::kCuda:
       return std::make_unique<GuardedEngine>(MakeCudaEngine(config, where, world));
   }

@@ -28,7 +28,7 @@ namespace fp4lab {
 struct StepSums {
   double loss = 0.0;                      // mean nats per token
   double gradient_squares = 0.0;          // sum of squares of all gradients
-  std::optional<double> teacher_kl = {};  // the mean of row_kl, unless pass.teacher has it
+  std::optional<double> teacher_kl = {};  // nats per token, the mean of row_kl; with pass.teacher
 };
 
 // Flat parameters (MakeLayout's order) and the optimizer's states, all of one size, and the amax
@@ -54,9 +54,10 @@ class Engine {
   // Computes the gradients of one step, or of its first micro-batches: inputs and targets are whole
   // micro-batches of batch / micro_batches sequences. The first micro-batch takes
   // pass.random.tensor, each further one TensorsPerPass() more. Each gradient is that of the mean
-  // loss over a whole step. The returned loss is the mean over the given micro-batches. With an
-  // observer, a GPU computes only the first sequences of the first micro-batch: 1024 tokens,
-  // rounded up to whole sequences.
+  // loss over a whole step. The returned loss is the mean over the given micro-batches. On the CPU,
+  // the gradients of micro-batches are added in the order of these. With an observer, a GPU
+  // computes only the first sequences of the first micro-batch: 1024 tokens, rounded up to whole
+  // sequences.
   virtual StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
                              std::span<const std::uint16_t> targets) = 0;
 
@@ -92,7 +93,14 @@ class Engine {
   virtual void Write(const TrainingNumbers& from) = 0;
 };
 
+class Processes;  // processes/processes.h
+
+// An engine on the CPU: of one process, or of one of several, each with an engine of its own.
+// Process r of n computes the micro-batches r, r + n, ... of each step, and all have the bits of
+// one process. config.micro_batches must be a multiple of n.
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config);
+std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config,
+                                      std::unique_ptr<Processes> processes);
 
 // An engine on the machine's GPU with the fewest engines or, in a world of several processes, on
 // the GPU of number world.local; then process r computes the micro-batches r, r + size, ... of each
@@ -105,7 +113,8 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
 // The number of GPUs that MakeCudaEngine can use; 0 without CUDA or a driver.
 int CudaGpus();
 
-// The engine of config.device. Throws Error for a world of several processes on the CPU.
+// The engine of config.device. Throws Error as MakeCudaEngine and, for a world of several processes
+// on the CPU, as MakeMpiProcesses do.
 std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
                                    const World& world = {});
 

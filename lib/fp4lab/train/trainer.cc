@@ -196,16 +196,13 @@ StepResult Trainer::Step(double learning_rate) {
 }
 
 StepResult Trainer::State::Step(double learning_rate) {
-  if (teacher != nullptr) teacher->TakeDivergence();  // of diagnostics before the step
   const StepSums sums = Gradients(Pass{}, config.micro_batches);
   const double scale = loss_scale[0];
   StepResult result;
   result.loss = sums.loss;
   result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
   result.loss_scale = scale;
-  if (teacher != nullptr) {
-    result.teacher_kl = sums.teacher_kl ? *sums.teacher_kl : teacher->TakeDivergence();
-  }
+  result.teacher_kl = sums.teacher_kl;
   result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
                    ScalesDynamically() && scale > 1.0;
   if (result.skipped) {
@@ -249,7 +246,7 @@ NonFinite Trainer::State::Locate() {
   Pass pass;
   pass.inspector = &inspector;
   if (found.tensor.empty()) Gradients(pass, config.micro_batches);
-  // Every tensor is finite, so only the norm, a sum over all gradients in double, is not.
+  // Every tensor is finite, so only a sum is not: that of micro-batches' gradients, or the norm's.
   if (found.tensor.empty()) found.tensor = "grad_norm";
   return found;
 }

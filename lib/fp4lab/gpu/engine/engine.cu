@@ -93,7 +93,8 @@ class CudaEngine final : public Engine {
     for (std::size_t i = first; i < count; i += step) {
       Pass own = pass;
       own.records = true;
-      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
+      own.tensors_before = static_cast<std::uint32_t>(i) * TensorsPerPass();
+      own.random.tensor += own.tensors_before;
       Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
       if (pass.teacher != nullptr) {

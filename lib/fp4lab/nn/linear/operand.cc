@@ -151,7 +151,7 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
 
 DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
                          const LinearCall& call) {
-  return {.source = RandomSourceOf(recipe, operand, call.random)};
+  return {.source = RandomSourceOf(recipe, operand, call)};
 }
 
 float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {

@@ -12,6 +12,7 @@
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/corpus_fit.h"
+#include "fp4lab/train/engine.h"
 #include "fp4lab/train/flops.h"
 
 namespace fp4lab::study {
@@ -42,7 +43,9 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       total_(TotalSteps(config)),
       world_(WorldOfEnvironment()),
       corpus_(LoadCorpusFor(config)),
-      trainer_(config, corpus_, where, IdentifiedWorld(where)) {
+      trainer_(config, corpus_, where, [&] {
+        return MakeEngine(config, PlaceOf("device", where), IdentifiedWorld(where));
+      }) {
   const IeeeArithmetic ieee;
   CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
   flops_ = StepFlops(config);
@@ -213,9 +216,10 @@ Json TrainRun::MetricsOf(const StepResult& result, double rate, double seconds) 
   return line;
 }
 
-// Saves the state and throws Error.
-void TrainRun::Diverged(std::int64_t step, const std::string& how, const char* side) const {
+// Saves the state and throws Error, in all processes once rank 0 has saved.
+void TrainRun::Diverged(std::int64_t step, const std::string& how, const char* side) {
   if (!was_complete_) Save();
+  trainer_.Any(true);
   throw Error("step " + std::to_string(step),
               "the run has diverged: " + how + "; the state " + side + " this step is in " +
                   folder_.Checkpoint().string() +

@@ -58,7 +58,7 @@ class TrainRun {
   void ObserveIfDue();
   bool IsTimeToSave(double seconds) const;
   void Save() const;
-  [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side) const;
+  [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side);
 
   const TrainConfig& config_;
   const RunFolder& folder_;

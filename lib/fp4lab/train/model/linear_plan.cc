@@ -47,7 +47,7 @@ std::vector<DelayedScaling> LinearPlan::Delayed() const {
 
 LinearCall LinearPlan::CallOf(const Pass& pass, std::size_t linear, float* histories,
                               OperandObserver* observer) const {
-  LinearCall call{.random = pass.random};
+  LinearCall call{.random = pass.random, .tensors_before = pass.tensors_before};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   if (history_stride_ > 0) {
     call.histories = {histories + linear * kLinearOperands * history_stride_, history_stride_,

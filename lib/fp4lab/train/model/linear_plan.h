@@ -41,6 +41,9 @@ struct Pass {
   // random.tensor is the number of the pass's first random tensor; a pass takes
   // LinearPlan::TensorsPerPass() of them.
   RandomStream random;
+  // The random tensors of the step's micro-batches before this one. All micro-batches share the
+  // operands of weights, which draw the random bits of the first.
+  std::uint32_t tensors_before = 0;
   float loss_scale = 1.0f;  // gradients are those of the loss times this power of two
   bool records = false;     // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;

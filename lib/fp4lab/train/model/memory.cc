@@ -105,7 +105,8 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
   const auto step = static_cast<double>(TokensPerStep(c));
   const double tokens = step / c.micro_batches, parameters = kFloat * Parameters(c.model);
   const LinearMemory linears = LinearMemoryOf(c, tokens);
-  return {.weights = (2 + StatesOf(c)) * parameters,
+  const double gradients = c.micro_batches > 1 ? 2 : 1;  // of a micro-batch and of the step
+  return {.weights = (1 + gradients + StatesOf(c)) * parameters,
           .operands = linears.Kept(),
           .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step + linears.Shared(),
           .teacher = TeacherBytes(c),

@@ -14,6 +14,7 @@
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/observe/observe.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/processes/processes.h"
 
 namespace fp4lab {
 namespace {
@@ -55,12 +56,16 @@ class StepMaker {
     const LossScalingConfig& scaling = state_.config.optimizer.loss_scaling;
     const float loss_scale = scaling.kind == LossScalingKind::kNone ? 1.0f : scaling.scale;
     const float scale = loss_scale / static_cast<float>(count * tokens_);
+    FloatBuffer own(count > 1 ? layout_.total : 0);  // of a micro-batch, as in the run's step
     for (std::size_t i = 0; i < count; ++i, pass.random.tensor += model.TensorsPerPass()) {
       const auto in = std::span(state_.inputs).subspan(i * tokens_, tokens_);
       model.Forward(pass, in);
       result.loss +=
           model.Backward(pass, in, std::span(state_.targets).subspan(i * tokens_, tokens_), scale,
-                         row_loss_, result.values);
+                         row_loss_, own.empty() ? result.values : own);
+      if (own.empty()) continue;
+      AddTo(own, result.values);
+      std::fill(own.begin(), own.end(), 0.0f);
     }
     result.loss /= static_cast<double>(count);
     for (float& gradient : result.values) gradient /= loss_scale;

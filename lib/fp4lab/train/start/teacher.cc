@@ -1,7 +1,6 @@
 #include "fp4lab/train/start/teacher.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "fp4lab/base/error.h"
@@ -107,17 +106,10 @@ Teacher::Teacher(const TrainConfig& config, const std::string& where)
                                      numbers_.parameters, sequences_)) {}
 Teacher::~Teacher() = default;
 
-void Teacher::Count() {
-  sum_ = std::accumulate(row_kl_.begin(), row_kl_.end(), sum_);
-  rows_ += row_kl_.size();
-  row_kl_.clear();
-}
-
 TeacherLoss Teacher::LossOf(std::span<const std::uint16_t> tokens) {
   const IeeeArithmetic ieee;
   const auto length = static_cast<std::size_t>(numbers_.shape.sequence);
   Expects(!tokens.empty() && tokens.size() % length == 0, "Teacher: whole sequences");
-  Count();
   row_kl_.resize(tokens.size());
   const auto vocabulary = static_cast<std::size_t>(numbers_.shape.vocabulary);
   Reserve(&logits_, tokens.size() * vocabulary);
@@ -131,15 +123,6 @@ TeacherLoss Teacher::LossOf(std::span<const std::uint16_t> tokens) {
     std::copy_n(made.data, made.size(), &logits(first, 0));
   }
   return {logits, config_.temperature, config_.share, row_kl_};
-}
-
-double Teacher::TakeDivergence() {
-  const IeeeArithmetic ieee;
-  Count();
-  const double mean = rows_ == 0 ? 0.0 : sum_ / static_cast<double>(rows_);
-  sum_ = 0.0;
-  rows_ = 0;
-  return mean;
 }
 
 }  // namespace fp4lab

@@ -56,21 +56,13 @@ class Teacher final : public LogitSource {
   // Linears compute as the run's Recipe::rest.
   TeacherLoss LossOf(std::span<const std::uint16_t> tokens) override;
 
-  // The mean of row_kl, in nats per token, over all rows since the last call; 0 without any. The
-  // rows of the last LossOf must have their row_kl.
-  double TakeDivergence();
-
  private:
-  void Count();
-
   TeacherConfig config_;
   TeacherNumbers numbers_;
   std::size_t sequences_;  // at a time
   std::unique_ptr<Model> model_;
   FloatBuffer logits_;
   std::vector<double> row_kl_;  // of the last LossOf
-  double sum_ = 0.0;            // of the rows before
-  std::size_t rows_ = 0;
 };
 
 }  // namespace fp4lab

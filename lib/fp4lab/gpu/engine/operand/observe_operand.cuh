@@ -56,7 +56,7 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   if (recipe.hadamard != 0) {
     RandomHadamard(oriented(before), TransformOf(recipe, call), oriented(before));
   }
-  DialectOptions options{.source = RandomSourceOf(recipe, operand, call.random)};
+  DialectOptions options{.source = RandomSourceOf(recipe, operand, call)};
   if (HasTensorScale(*recipe.format)) {
     options.amax.resize(recipe.format->row_scaled ? place.QuantizedRows() : 1);
     Check(cudaMemcpy(options.amax.data(), amax, options.amax.size() * sizeof(float),

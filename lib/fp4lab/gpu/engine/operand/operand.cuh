@@ -24,7 +24,7 @@ inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, con
           .cols = place.cols,
           .along_rows = place.along_rows,
           .format = plan.format,
-          .random = RandomSourceOf(recipe, operand, call.random).stream,
+          .random = RandomSourceOf(recipe, operand, call).stream,
           .hadamard = plan.hadamard};
 }
 
@@ -83,7 +83,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
                          {.x = MatrixOf(from, place.rows, place.cols),
                           .transposed = place.along_rows,
                           .amax = numbers,
-                          .source = RandomSourceOf(recipe, operand, call.random),
+                          .source = RandomSourceOf(recipe, operand, call),
                           .values = out,
                           .scales = made.scales.scales != nullptr ? rows->blocks.data() : nullptr},
                          call.stream);

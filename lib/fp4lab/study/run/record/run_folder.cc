@@ -66,6 +66,10 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
   if (config.data.order_seed) inputs["order_seed"] = *config.data.order_seed;
   if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
   if (config.diagnostics.Asked()) inputs["diagnostics"] = ToJson(config.diagnostics);
+  // The order in which the CPU adds gradients; runs of one micro-batch have nothing to add.
+  if (config.device == Device::kCpu && config.micro_batches > 1) {
+    inputs["gradients"] = "summed by micro-batch";
+  }
   // A GPU sums in another order than a CPU, so runs of different devices have different keys.
   if (config.device != Device::kCpu) inputs["device"] = DeviceName(config.device);
   return inputs;

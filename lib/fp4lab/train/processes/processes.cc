@@ -1,0 +1,48 @@
+#include "fp4lab/train/processes/processes.h"
+
+#include <algorithm>
+
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+
+namespace fp4lab {
+namespace {
+
+class OneProcess final : public Processes {
+ public:
+  int Rank() const override { return 0; }
+  int Size() const override { return 1; }
+  void AddInOrder(std::span<const float> x, std::span<float> total) override { AddTo(x, total); }
+  void ShareSlices(std::span<float> /*total*/) override {}
+  std::vector<double> Gather(std::span<const double> own) override {
+    return {own.begin(), own.end()};
+  }
+  void Max(std::span<float> /*x*/) override {}
+  bool Any(bool said) override { return said; }
+};
+
+}  // namespace
+
+std::size_t SliceLength(std::size_t count, int size) {
+  return DivideUp(count, static_cast<std::size_t>(size));
+}
+
+Slice SliceOf(std::size_t count, int rank, int size) {
+  const std::size_t length = SliceLength(count, size);
+  const std::size_t first = std::min(count, static_cast<std::size_t>(rank) * length);
+  return {first, std::min(count, first + length)};
+}
+
+void AddTo(std::span<const float> x, std::span<float> total) {
+  Expects(x.size() == total.size(), "AddTo: equal sizes");
+  constexpr std::size_t kPiece = std::size_t{1} << 14;
+  ParallelFor(DivideUp(x.size(), kPiece), [&](std::size_t piece) {
+    const std::size_t end = std::min(x.size(), (piece + 1) * kPiece);
+    for (std::size_t i = piece * kPiece; i < end; ++i) total[i] += x[i];
+  });
+}
+
+std::unique_ptr<Processes> MakeOneProcess() { return std::make_unique<OneProcess>(); }
+
+}  // namespace fp4lab

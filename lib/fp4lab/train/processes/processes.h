@@ -1,0 +1,63 @@
+// The processes that train one run on CPUs, and what they compute together.
+//
+// Sums have one order, that of the micro-batches, whatever the number of processes. So a run has
+// the bits of one process.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp4lab/train/world.h"
+
+namespace fp4lab {
+
+// Every process makes the same calls, with spans of the same sizes, in the same order.
+class Processes {
+ public:
+  virtual ~Processes() = default;
+
+  virtual int Rank() const = 0;
+  virtual int Size() const = 0;
+
+  // Adds the x of all processes to this process's slice of `total` (SliceOf), in the order of
+  // ranks: total[i] = ((total[i] + x[i] of rank 0) + x[i] of rank 1) + ...
+  virtual void AddInOrder(std::span<const float> x, std::span<float> total) = 0;
+  // Gives each process the other processes' slices of `total`.
+  virtual void ShareSlices(std::span<float> total) = 0;
+  // The numbers of all processes, those of rank 0 first.
+  virtual std::vector<double> Gather(std::span<const double> own) = 0;
+  // x = the maximum over all processes, element by element. x has no NaN.
+  virtual void Max(std::span<float> x) = 0;
+  // Whether `said` is true in any process.
+  virtual bool Any(bool said) = 0;
+};
+
+// Elements first to end of `count`.
+struct Slice {
+  std::size_t first = 0, end = 0;
+  std::size_t size() const { return end - first; }
+};
+// The slice of `count` elements that process `rank` of `size` adds up. All slices have SliceLength
+// elements, but for the last ones.
+std::size_t SliceLength(std::size_t count, int size);
+Slice SliceOf(std::size_t count, int rank, int size);
+
+// total[i] += x[i].
+void AddTo(std::span<const float> x, std::span<float> total);
+
+std::unique_ptr<Processes> MakeOneProcess();
+
+// The processes of a world of several, by MPI: process r computes the micro-batches r, r + size,
+// ... of each step. Waits for all of them. Throws a one-line Error at `where`: no MPI in this build
+// (mpi_absent.cc), micro_batches that are no multiple of the processes, a launcher that the MPI
+// library does not know, or processes that differ (WhyApart).
+std::unique_ptr<Processes> MakeMpiProcesses(const World& world, int micro_batches,
+                                            const std::string& where);
+
+// The MPI library of this program, as "Open MPI v4.1.4"; empty in a build without MPI.
+std::string MpiLibrary();
+
+}  // namespace fp4lab

@@ -1,0 +1,174 @@
+"""One run in several processes over MPI has the bits of one process.
+
+mpi_test.py PROGRAM MPIEXEC FOLDER: trains tiny models in 1, 2 and 4 processes on this machine and compares checkpoints,
+metrics and diagnostics. Stops and kills such runs, and goes on with other numbers of processes. FOLDER is made anew.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+PROGRAM, MPIEXEC = sys.argv[1:3]
+FOLDER = pathlib.Path(sys.argv[3])
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                   OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_hwloc_base_binding_policy="none")
+
+TINY = {"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 64, "sequence": 32},
+        "data": {"source": "synthetic", "synthetic_bytes": 20000},
+        "schedule": {"learning_rate": 0.005, "warmup_steps": 2},
+        "evaluation": {"tokens": 128, "every": 2, "diagnostics_every": 1},
+        "batch": 4, "micro_batches": 4, "tokens": 4 * 128}
+MIXTURE = {"parts": ["attention", "moe"],
+           "moe": {"experts": 4, "ffn": 32, "top_k": 2, "shared_experts": 1, "bias_rate": 0.01}}
+# What each run has beside TINY.
+RUNS = {
+    "bf16": {"recipe": "bf16"},
+    "stochastic": {"recipe": "te_nvfp4"},
+    "stochastic weights": {"recipe": "tetrajet"},
+    "delayed scaling": {"recipe": "te_fp8_delayedscaling"},
+    "side terms": {"recipe": "averis"},
+    "mixture of experts": {"recipe": "te_nvfp4", "model": {**TINY["model"], **MIXTURE}},
+    "tied head": {"recipe": "te_mxfp8", "model": {**TINY["model"], "tied_head": True}},
+    "teacher": {"recipe": "te_nvfp4", "seed": 3, "teacher": {"share": 0.5, "from": str(FOLDER / "bf16" / "1")}},
+}
+
+
+def check(holds, text):
+    if not holds:
+        sys.exit(f"FAILED: {text}")
+
+
+def configuration(name, members):
+    path = FOLDER / f"{name}.json"
+    path.write_text(json.dumps({**TINY, **members}))
+    return path
+
+
+def command(processes, *arguments):
+    """One process is started without a launcher."""
+    launcher = [] if processes == 1 else [MPIEXEC, "-n", str(processes)]
+    return [*launcher, PROGRAM, "train", *map(str, arguments)]
+
+
+def run(arguments):
+    return subprocess.run(arguments, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+
+
+def train(processes, *arguments):
+    done = run(command(processes, *arguments))
+    check(done.returncode == 0, f"{processes} processes, {arguments}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def numbers(out_dir):
+    """What a run leaves that depends on no time."""
+    lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text().splitlines()]
+    timeless = [{key: value for key, value in line.items() if not key.startswith("perf/")} for line in lines]
+    diagnostics = out_dir / "diagnostics.jsonl"
+    return ((out_dir / "checkpoint.fp4lab").read_bytes(), timeless,
+            diagnostics.read_text() if diagnostics.exists() else "")
+
+
+def check_same(name, out_dir, whole):
+    for what, here, there in zip(("checkpoint", "metrics", "diagnostics"), numbers(out_dir), numbers(whole)):
+        check(here == there, f"{name}: the {what} of {out_dir} is not that of {whole}")
+
+
+def same_bits():
+    for name, members in RUNS.items():
+        path, folder = configuration(name, members), FOLDER / name
+        printed = {n: train(n, "--config", path, "--out-dir", folder / str(n)) for n in (1, 2, 4)}
+        for n in (2, 4):
+            check_same(name, folder / str(n), folder / "1")
+            check(printed[n] == printed[1].replace(f"{folder}/1/", f"{folder}/{n}/"), f"{name} prints {printed[n]}")
+
+
+def started(processes, config, out_dir, lines):
+    """A run that has written so many lines of metrics."""
+    launcher = subprocess.Popen(command(processes, "--config", config, "--out-dir", out_dir), env=ENVIRONMENT,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    metrics = out_dir / "metrics.jsonl"
+    while launcher.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines):
+        time.sleep(0.02)
+    check(launcher.poll() is None, f"{out_dir}: the run was over too soon")
+    return launcher
+
+
+def workers(launcher):
+    children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    return [int(child) for child in children if os.path.realpath(f"/proc/{child}/exe") == os.path.realpath(PROGRAM)]
+
+
+def is_running(process):
+    try:
+        return " Z " not in pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
+def check_end(launcher, processes):
+    """All processes end soon, and the launcher says that something was wrong."""
+    check(launcher.wait(timeout=30) != 0, "the launcher of a run that did not end returned 0")
+    deadline = time.monotonic() + 30
+    while any(map(is_running, processes)):
+        check(time.monotonic() < deadline, "a process goes on after the others have ended")
+        time.sleep(0.05)
+
+
+def interruptions():
+    members = {"recipe": "te_nvfp4", "tokens": 600 * 128, "checkpoint_every": 10,
+               "evaluation": {"tokens": 128, "diagnostics_every": 0}}
+    path, whole = configuration("long", members), FOLDER / "long" / "whole"
+    train(1, "--config", path, "--out-dir", whole)
+
+    stopped = FOLDER / "long" / "stopped"
+    launcher = started(2, path, stopped, 30)
+    processes = workers(launcher)
+    check(len(processes) == 2, f"two processes, not {processes}")
+    launcher.send_signal(signal.SIGTERM)
+    check_end(launcher, processes)
+    for n in (1, 4):
+        goes_on = FOLDER / "long" / f"goes on in {n}"
+        shutil.copytree(stopped, goes_on)
+        train(n, "--resume", "--out-dir", goes_on)
+        check_same("stopped", goes_on, whole)
+
+    killed = FOLDER / "long" / "killed"
+    launcher = started(4, path, killed, 30)
+    processes = workers(launcher)
+    os.kill(processes[2], signal.SIGKILL)
+    check_end(launcher, processes)
+    train(2, "--resume", "--out-dir", killed)
+    check_same("killed", killed, whole)
+
+
+def check_refused(arguments, text, environment={}):
+    done = subprocess.run(arguments, env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=120)
+    errors = {line for line in done.stderr.splitlines() if line.startswith("error: ")}
+    check(done.returncode != 0 and len(errors) == 1 and text in "".join(errors), f"{arguments}: {done.stderr}")
+
+
+def refusals():
+    path = configuration("refused", {"recipe": "bf16"})
+    check_refused(command(3, "--config", path, "--out-dir", FOLDER / "refused"),
+                  '"micro_batches" 4 is not a multiple of the 3 processes')
+    one = [PROGRAM, "train", "--config", str(path), "--out-dir", str(FOLDER / "refused")]
+    check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--recipe", "mxfp4"],
+                  '(here): inputs/recipe/')
+    check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--seed", "2"], "seed: 1 here, 2 there")
+    check_refused(one, "the launcher says process 1 of 2, and the MPI library process 0 of 1",
+                  {"RANK": "1", "WORLD_SIZE": "2"})
+    check(not (FOLDER / "refused").exists(), "a run that was refused left a folder")
+
+
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+for part in (same_bits, interruptions, refusals):
+    start = time.monotonic()
+    part()
+    print(f"{part.__name__}: passed in {time.monotonic() - start:.0f} seconds")
