@@ -189,7 +189,7 @@ struct LinearCall {
   RandomStream random;
   const OperandObserver* observer = nullptr;
   AmaxHistories histories = {};      // read and written where an operand has delayed scaling
-  std::uint32_t tensors_before = 0;  // Pass::tensors_before
+  std::uint32_t tensors_before = 0;  // of the step's uses before this one
 };
 
 // The random bits of an operand: those of call.random with tensor + operand. A weight, whose

@@ -65,8 +65,9 @@ struct Rendezvous::State {
   std::thread watch;
 
   [[noreturn]] void Fail(const std::string& problem) const;
+  [[noreturn]] void FailWithout(const std::vector<Json>& introductions, bool turned_away) const;
   void Serve(std::span<const std::byte> bytes);
-  std::optional<Json> Greet(const Descriptor& connection, int* turned_away) const;
+  std::optional<Json> Greet(const Descriptor& connection, bool* turned_away) const;
   void Join(std::span<std::byte> bytes);
   std::optional<Json> Introduce(const Descriptor& server, std::span<std::byte> bytes,
                                 std::string* why) const;
@@ -83,6 +84,18 @@ void Rendezvous::State::Fail(const std::string& problem) const {
                   "; set MASTER_ADDR and MASTER_PORT to a free port of the first process's host");
 }
 
+// Says which processes have no introduction.
+void Rendezvous::State::FailWithout(const std::vector<Json>& introductions,
+                                    bool turned_away) const {
+  std::string missing;
+  for (std::size_t rank = 0; rank < introductions.size(); ++rank) {
+    if (!introductions[rank].is_null()) continue;
+    missing += (missing.empty() ? "process " : ", ") + std::to_string(rank);
+  }
+  if (turned_away) missing += ", or not with this run's token,";
+  Fail(missing + " did not connect");
+}
+
 // Rank 0: waits for all others, then sends each the bytes.
 void Rendezvous::State::Serve(std::span<const std::byte> bytes) {
   std::string why;
@@ -94,19 +107,10 @@ void Rendezvous::State::Serve(std::span<const std::byte> bytes) {
   const auto refuse = [&](const Descriptor& connection, const std::string& line) {
     SendMessage(connection, Json{{"refused", line}}.dump());
   };
-  int turned_away = 0;
+  bool turned_away = false;
   while (peers.size() + 1 < introductions.size()) {
     Descriptor connection = Accept(listener, deadline);
-    if (!connection) {
-      std::string missing;
-      for (std::size_t rank = 1; rank < introductions.size(); ++rank) {
-        if (introductions[rank].is_null()) missing += " " + std::to_string(rank);
-      }
-      Fail("process" + missing + " did not connect" +
-           (turned_away > 0 ? " (" + std::to_string(turned_away) +
-                                  " connections without this run's token were turned away)"
-                            : ""));
-    }
+    if (!connection) FailWithout(introductions, turned_away);
     const std::optional<Json> introduction = Greet(connection, &turned_away);
     if (!introduction) continue;
     std::string apart = WhyApart(own, *introduction);
@@ -135,14 +139,15 @@ void Rendezvous::State::Serve(std::span<const std::byte> bytes) {
 }
 
 // The introduction of a process that has connected; none if it is a stranger.
-std::optional<Json> Rendezvous::State::Greet(const Descriptor& connection, int* turned_away) const {
+std::optional<Json> Rendezvous::State::Greet(const Descriptor& connection,
+                                             bool* turned_away) const {
   const std::string nonce = RandomDigits() + RandomDigits();
   if (!SendMessage(connection, Json{{"fp4lab", kProtocol}, {"nonce", nonce}}.dump())) return {};
   const Json hello = ReceiveJson(connection, ReplyUntil());
   const std::string text = TextIn(hello, "introduction");
   if (text.empty()) return {};
   if (TextIn(hello, "proof") != ProofOf(world.token, nonce, text)) {
-    ++*turned_away;
+    *turned_away = true;
     SendMessage(connection, Json{{"refused",
                                   "the token differs from that of the first process; FP4LAB_TOKEN "
                                   "sets it"}}
