@@ -23,7 +23,7 @@ ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", 
 TINY = {"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 64, "sequence": 32},
         "data": {"source": "synthetic", "synthetic_bytes": 20000},
         "schedule": {"learning_rate": 0.005, "warmup_steps": 2},
-        "evaluation": {"tokens": 128, "every": 2, "diagnostics_every": 1},
+        "evaluation": {"tokens": 96, "every": 2, "diagnostics_every": 1},  # three micro-batches: one of four has none
         "batch": 4, "micro_batches": 4, "tokens": 4 * 128}
 MIXTURE = {"parts": ["attention", "moe"],
            "moe": {"experts": 4, "ffn": 32, "top_k": 2, "shared_experts": 1, "bias_rate": 0.01}}

@@ -125,7 +125,14 @@ class CpuEngine final : public Engine {
     return times;
   }
   std::uint64_t PeakMemory() const override { return fp4lab::PeakMemory(); }
+  int Rank() const override { return processes_->Rank(); }
+  int Size() const override { return processes_->Size(); }
   bool Any(bool said) override { return processes_->Any(said); }
+  void Sum(std::span<double> x) override {
+    const std::vector<double> all = processes_->Gather(x);
+    std::fill(x.begin(), x.end(), 0.0);
+    for (std::size_t i = 0; i < all.size(); ++i) x[i % x.size()] += all[i];
+  }
 
   void Initialize() override {
     InitializeParameters(config_, parameters_);
@@ -210,7 +217,10 @@ class GuardedEngine final : public Engine {
   void BeginTiming() override { engine_->BeginTiming(); }
   StepTimes EndTiming() override { return engine_->EndTiming(); }
   std::uint64_t PeakMemory() const override { return engine_->PeakMemory(); }
+  int Rank() const override { return engine_->Rank(); }
+  int Size() const override { return engine_->Size(); }
   bool Any(bool said) override { return engine_->Any(said); }
+  void Sum(std::span<double> x) override { engine_->Sum(x); }
   void Initialize() override {
     const IeeeArithmetic ieee;
     engine_->Initialize();

@@ -80,8 +80,14 @@ class Engine {
   // of the engine's arrays on a GPU.
   virtual std::uint64_t PeakMemory() const = 0;
 
+  // The place of this process in the world (World::rank and size).
+  virtual int Rank() const { return 0; }
+  virtual int Size() const { return 1; }
   // Whether `said` is true in any process of the world. Every process must call this.
   virtual bool Any(bool said) { return said; }
+  // x = its sum over all processes, element by element. Every process must call this. Where one
+  // process alone has another number than 0, the sum is that number.
+  virtual void Sum(std::span<double> /*x*/) {}
 
   // Sets the initial weights of the configuration (InitializeParameters), and states and amax
   // histories of zero.

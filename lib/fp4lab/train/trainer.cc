@@ -257,25 +257,33 @@ std::vector<double> Trainer::State::WindowLosses(std::span<const std::uint16_t> 
   const auto asked = static_cast<std::size_t>(config.evaluation.tokens);
   const std::size_t windows =
       std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
-  std::vector<double> losses;
+  std::vector<double> losses(windows, 0.0);
   Pass pass;
   pass.high_precision = high_precision;
-  pass.random = {config.seed, static_cast<std::uint32_t>(steps), kEvaluationTensors};
-  for (std::size_t first = 0; first < windows; first += MicroBatch()) {
+  // Process r of n computes the micro-batches r, r + n, ... One that has none computes another's,
+  // too, since passes make the operands of weights that the next step may use.
+  const std::size_t batches = DivideUp(windows, MicroBatch());
+  const auto own = static_cast<std::size_t>(engine->Rank());
+  const auto processes = static_cast<std::size_t>(engine->Size());
+  for (std::size_t i = own; i < std::max(batches, own + 1); i += processes) {
+    const std::size_t first = i % batches * MicroBatch();
     const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
+    pass.tensors_before = static_cast<std::uint32_t>(i % batches) * engine->TensorsPerPass();
+    pass.random = {config.seed, static_cast<std::uint32_t>(steps),
+                   kEvaluationTensors + pass.tensors_before};
     for (std::size_t w = 0; w < count; ++w) {
       CopyWindow(text, (first + w) * t, std::span(inputs).subspan(w * t, t),
                  std::span(targets).subspan(w * t, t));
     }
     engine->Losses(pass, std::span(inputs).first(rows), std::span(targets).first(rows),
                    std::span(row_loss).first(rows));
-    for (std::size_t w = 0; w < count; ++w) {
+    for (std::size_t w = 0; w < count && i < batches; ++w) {
       double sum = 0.0;
-      for (std::size_t i = w * t; i < (w + 1) * t; ++i) sum += row_loss[i];
-      losses.push_back(sum / static_cast<double>(t));
+      for (std::size_t row = w * t; row < (w + 1) * t; ++row) sum += row_loss[row];
+      losses[first + w] = sum / static_cast<double>(t);
     }
-    pass.random.tensor += engine->TensorsPerPass();
   }
+  engine->Sum(losses);
   return losses;
 }
 

@@ -30,7 +30,7 @@ constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure,
 // The most tokens that a block or a Hadamard transform joins.
 constexpr std::size_t kJoinedTokens = 128;
 
-double Sum(std::span<const double> x) {
+double Total(std::span<const double> x) {
   double sum = 0.0;
   for (const double value : x) sum += value;
   return sum;
@@ -60,8 +60,7 @@ class CudaEngine final : public Engine {
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
-        squares_(Blocks(layout_.trained, kSquaresChunk)),
-        flag_(1) {
+        squares_(Blocks(layout_.trained, kSquaresChunk)) {
     if (config.teacher.Asked()) MakeTeacher(tensor_cores);
     for (DeviceArray<float>& state : states_) state = DeviceArray<float>(layout_.total);
   }
@@ -115,22 +114,30 @@ class CudaEngine final : public Engine {
     kl_sums_.CopyTo(divergences, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     const auto tokens = static_cast<double>(inputs.size());
-    StepSums step_sums{Sum(losses) / tokens, Sum(squares)};
-    if (pass.teacher != nullptr) step_sums.teacher_kl = Sum(divergences) / tokens;
+    StepSums step_sums{Total(losses) / tokens, Total(squares)};
+    if (pass.teacher != nullptr) step_sums.teacher_kl = Total(divergences) / tokens;
     return step_sums;
   }
 
   void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
 
+  int Rank() const override { return group_.Rank(); }
+  int Size() const override { return group_.Size(); }
+
   bool Any(bool said) override {
-    if (group_.Size() == 1) return said;
+    double processes = said ? 1.0 : 0.0;
+    Sum(std::span(&processes, 1));
+    return processes > 0.0;
+  }
+
+  void Sum(std::span<double> x) override {
+    if (group_.Size() == 1) return;
     gpu_.Use();
-    std::vector<double> flag = {said ? 1.0 : 0.0};
-    flag_.CopyFrom(flag, stream_.get());
-    group_.Sum(flag_.data(), 1);
-    flag_.CopyTo(flag, stream_.get());
+    if (summed_.size() < x.size()) summed_ = DeviceArray<double>(x.size());
+    summed_.CopyFrom(x, stream_.get());
+    group_.Sum(summed_.data(), x.size());
+    summed_.CopyTo(x, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return flag[0] > 0.0;
   }
 
   // A pass with an observer. The CPU measures the operands, so the pass covers a few sequences
@@ -147,7 +154,7 @@ class CudaEngine final : public Engine {
                           cudaMemcpyDeviceToHost, stream_.get()),
           "copy from the GPU");
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return {Sum(losses) / static_cast<double>(rows), 0.0};
+    return {Total(losses) / static_cast<double>(rows), 0.0};
   }
 
   void BeginTiming() override {
@@ -263,7 +270,7 @@ class CudaEngine final : public Engine {
   DeviceModel<T> model_;
   std::optional<DeviceTeacher<T>> teacher_;
   StepTokens tokens_;
-  DeviceArray<double> row_loss_, loss_sums_, kl_sums_, squares_, flag_;
+  DeviceArray<double> row_loss_, loss_sums_, kl_sums_, squares_, summed_;
   DeviceStepClock clock_{stream_.get()};
 };
 
