@@ -72,9 +72,9 @@ def ended(process, seconds=120):
     return process.returncode, [line for line in errors.splitlines() if line.startswith("error:")]
 
 
-def losses(folder):
+def losses(folder, name="learning/loss"):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return {line["step"]: line["learning/loss"] for line in lines if "learning/loss" in line}
+    return {line["step"]: line[name] for line in lines if name in line}
 
 
 def check(is_true, *what):
@@ -103,7 +103,8 @@ def test_equal_runs(folder, config):
         both = [start(out, *config, "--recipe", recipe, rank=r, family=family) for r in (1, 0)]
         results += [ended(process) for process in both]
         check(results == 3 * [(0, [])], f"{recipe} alone and on two hosts by {family}", results)
-        check_same(losses(out), losses(alone), f"{recipe} on two hosts by {family}, against one process")
+        for name in ("learning/loss", "eval/avg_loss"):
+            check_same(losses(out, name), losses(alone, name), f"{recipe} on two hosts by {family}, {name}")
 
 
 def test_mistakes(folder, config):
