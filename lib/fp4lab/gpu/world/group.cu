@@ -54,10 +54,7 @@ void CheckNccl(ncclResult_t status, const char* what) {
 // Ends this process. Reductions wait on the GPU for a process that is lost, and nothing can end
 // that wait; files are never half-written, so the run goes on from its last checkpoint.
 [[noreturn]] void EndProcess(const std::string& line) {
-  std::fprintf(
-      stderr,
-      "error: %s; start all processes again, and the run goes on from its last checkpoint\n",
-      line.c_str());
+  std::fprintf(stderr, "error: %s; start all processes again with --resume\n", line.c_str());
   std::_Exit(EXIT_FAILURE);
 }
 
