@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/io/host_name.h"
 #include "fp4lab/train/checkpoint.h"
 
@@ -107,12 +108,14 @@ Json IntroductionOf(const World& world) {
 }
 
 std::string ProcessName(const Json& introduction) {
+  const IeeeArithmetic ieee;
   return "process " + std::to_string(introduction.at("rank").get<int>()) + " of " +
          std::to_string(introduction.at("size").get<int>()) + " on " +
          introduction.at("host").get<std::string>();
 }
 
 std::string WhyApart(const Json& first, const Json& other) {
+  const IeeeArithmetic ieee;
   try {
     const std::string pair =
         ProcessName(other) + " (there) cannot train with " + ProcessName(first) + " (here): ";
