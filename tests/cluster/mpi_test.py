@@ -27,7 +27,7 @@ TINY = {"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 64, "sequence":
         "batch": 4, "micro_batches": 4, "tokens": 4 * 128}
 MIXTURE = {"parts": ["attention", "moe"],
            "moe": {"experts": 4, "ffn": 32, "top_k": 2, "shared_experts": 1, "bias_rate": 0.01}}
-# What each run has beside TINY.
+# The members of each run beside those of TINY.
 RUNS = {
     "bf16": {"recipe": "bf16"},
     "stochastic": {"recipe": "te_nvfp4"},

@@ -8,8 +8,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,7 +36,7 @@ int NextPort() {
   return ++port;
 }
 
-// What one process of a world saw: the error of its constructor, and the line of its loss.
+// A process of a world as it ended: the error of its constructor, and the line of its loss.
 struct Seen {
   std::string error, lost;
 };
@@ -57,7 +59,7 @@ Seen Join(
   return seen;
 }
 
-// What each of some worlds saw that meet at a time, each in a thread.
+// The ends of processes that meet at a time, each in a thread.
 std::vector<Seen> Meet(const std::vector<World>& worlds, const RendezvousTimes& times = kShort) {
   std::vector<std::future<Seen>> joined;
   for (const World& world : worlds) {
@@ -88,10 +90,11 @@ TEST_CASE("Every process gets rank 0's bytes in any order of arrival, by IPv4 an
   constexpr int kSize = 4;
   const int port = NextPort();
   if (address == "::1") {
-    std::string why;
-    const Descriptor listener = ListenAt(port, &why);
-    if (!ConnectTo(address, port, &why)) {
-      WARN("this machine has no IPv6: " << why);
+    // The system's list, so that a fault of ListenAt or ConnectTo is not taken for a missing IPv6.
+    std::ifstream file("/proc/net/if_inet6");
+    const std::string list(std::istreambuf_iterator<char>(file), {});
+    if (list.find("00000000000000000000000000000001 ") == list.npos) {
+      WARN("this machine has no address ::1");
       return;
     }
   }

@@ -58,7 +58,7 @@ std::string FirstHost(const std::string& list) {
   const std::size_t end = list.find_first_of("-,]", open);
   const std::size_t close = list.find(']', open), next = list.find_first_of("[,", close);
   if (end == list.npos || close == list.npos) return list;
-  // What follows the brackets is part of the name: "r[1-2]-ib".
+  // The text after the brackets is part of the name: "r[1-2]-ib".
   const std::string rest = list.substr(close + 1, next == list.npos ? next : next - close - 1);
   return list.substr(0, open) + list.substr(open + 1, end - open - 1) + rest;
 }

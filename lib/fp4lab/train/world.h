@@ -13,9 +13,9 @@ struct World {
   int rank = 0, size = 1, local = 0;
   std::string address = "127.0.0.1";
   int port = 29400;
-  // What only the processes of this world know, so that those of other jobs cannot join it.
+  // A secret of the processes of this world, so that those of other jobs cannot join it.
   std::string token = {};
-  // What all processes must have in common: program, configuration, data, state. Null: nothing.
+  // Members that all processes must have in common: program, inputs, data, step. Null: none.
   Json identity = {};
 
   friend bool operator==(const World&, const World&) = default;
@@ -38,7 +38,7 @@ World WorldOfEnvironment();
 // WorldOfEnvironment from any look-up, which returns nullptr for a variable that is not set.
 World ReadWorld(const char* (*variable)(const char* name));
 
-// What a process says of itself to the first: {"rank", "size", "host", "identity"}.
+// The text by which a process joins the first: {"rank", "size", "host", "identity"}.
 Json IntroductionOf(const World& world);
 // "process 1 of 2 on node7".
 std::string ProcessName(const Json& introduction);

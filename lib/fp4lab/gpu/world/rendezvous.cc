@@ -26,7 +26,7 @@ namespace {
 constexpr int kProtocol = 1;
 constexpr std::string_view kBeat = "beat", kGoodbye = "goodbye", kLost = "lost ";
 
-// What shows that the sender of an introduction knows the token.
+// The hash that shows that the sender of an introduction knows the token.
 std::string ProofOf(const std::string& token, const std::string& nonce, const std::string& text) {
   return Sha256(token + "\n" + Sha256(token + "\n" + nonce + "\n" + text));
 }
