@@ -153,8 +153,8 @@ inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
   return out;
 }
 
-// Runs the linear twice, the second time with the weight operands of the first run, and compares
-// both results. The observer sees the first run.
+// Runs the linear twice and compares both results. The observer sees the first run; the second one
+// has the first one's weight operands and may replace x.
 template <class D, class T = Bf16>
 Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
                   const OperandObserver* observer) {
@@ -183,9 +183,9 @@ Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
     auto y = Poisoned<float>(tokens * out_features);
     auto dx = Poisoned<D>(tokens * in);
     auto dw = ToDevice(data.dw);
-    const bool is_operand = LinearForward(recipe, call, tokens, true, AmaxPlaces{}, x.data(), false,
-                                          &weight, &scratch, c.data(), y.data());
-    LinearBackward(recipe, call, tokens, AmaxPlaces{}, x.data(), is_operand, &weight, dy.data(),
+    const InputHolds holds = LinearForward(recipe, call, tokens, true, AmaxPlaces{}, x.data(),
+                                           i > 0, &weight, &scratch, c.data(), y.data());
+    LinearBackward(recipe, call, tokens, AmaxPlaces{}, x.data(), holds, &weight, dy.data(),
                    &scratch, dx.data(), dw.data());
     Products now{ToHost(y), FloatsOf(dx), ToHost(dw)};
     if (i > 0) {

@@ -1,6 +1,8 @@
 // Operands with options that training recipes add to dialects, on the GPU against the CPU's, bit
 // for bit: Hadamard transforms of any size and signs, operands made of fprop's values, formulas
 // that no row of the table has.
+#include <bit>
+#include <cmath>
 #include <string>
 
 #include "fp4lab/recipe/published_recipes.h"
@@ -34,6 +36,13 @@ void TransformBack(const HadamardTransform& transform, MatrixView<float> x) {
   }
 }
 
+// The largest magnitude, NaN passed over.
+float AmaxOf(const std::vector<float>& x) {
+  float amax = 0.0f;
+  for (const float v : x) amax = std::fmax(amax, std::fabs(v));
+  return amax;
+}
+
 template <class T>
 void CheckTransform(const HadamardTransform& transform, const Place& place,
                     const std::vector<float>& x) {
@@ -52,9 +61,11 @@ void CheckTransform(const HadamardTransform& transform, const Place& place,
       const auto from = ToDeviceAs<T>(x);
       auto out = Poisoned<T>(x.size());
       T* const to = in_place ? from.data() : out.data();
+      const auto amax = Poisoned<std::uint32_t>(1);
       TransformGroups(transform, way, place.rows, place.cols, place.along_rows, from.data(), to,
-                      nullptr);
+                      amax.data(), nullptr);
       CHECK(Different(FloatsOf(in_place ? from : out), want) == 0);
+      CHECK(std::bit_cast<float>(ToHost(amax)[0]) == AmaxOf(want));
     }
   }
 }
@@ -71,6 +82,43 @@ TEST_CASE("Every Hadamard transform on the GPU, forth and back, is the CPU's", "
       }
     }
   }
+}
+
+// Numbers whose exponents are spread over `binades`.
+std::vector<float> Spread(std::size_t size, int binades) {
+  std::vector<float> x = Normal(7, size);
+  for (std::size_t i = 0; i < size; ++i) {
+    x[i] = std::ldexp(x[i], -static_cast<int>(i * 37 % static_cast<std::size_t>(binades)));
+  }
+  return RoundedTo<Bf16>(std::move(x));
+}
+
+TEST_CASE("Transforms of numbers of few and of many binades are the CPU's", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const int binades : {1, 6, 9, 12, 20, 26, 31, 36, 40, 44, 60, 120}) {
+    for (const Place& place : {Place{7, 128, false}, {128, 24, true}}) {
+      for (const int size : {16, 32, 64, 128}) {
+        CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place,
+                             Spread(place.rows * place.cols, binades));
+      }
+    }
+  }
+}
+
+TEST_CASE("Transforms of matrices that are no whole chunks of 128 are the CPU's",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const auto check = [](int size, const Place& place) {
+    CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place,
+                         RoundedTo<Bf16>(Values(place.rows * place.cols, true)));
+  };
+  check(16, {3, 80, false});
+  check(32, {7, 96, false});
+  check(64, {37, 64, false});
+  check(16, {144, 10, true});
+  check(32, {96, 22, true});
+  check(64, {192, 20, true});
+  check(128, {384, 2, true});
 }
 
 TEST_CASE("Operands after any Hadamard transform on the GPU are the CPU's", "[gpu][recipes]") {

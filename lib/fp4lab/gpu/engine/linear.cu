@@ -167,6 +167,16 @@ bool NeedsWideOperands(const LinearRecipe& recipe, std::size_t tokens,
            TakesScalesOf(recipe.wgrad, tokens, out, in));
 }
 
+// Whether fprop's operand may take the place of x until the backward pass makes wgrad's operand of
+// its values: the operand must consist of its values and its amax alone.
+bool KeepsFpropOperand(const LinearRecipe& recipe, const DeviceCall& call) {
+  const OperandRecipe &fprop = recipe.fprop.a, &wgrad = recipe.wgrad.b;
+  const OperandPlan plan = PlanOf(fprop);
+  return wgrad.from_fprop && call.observer == nullptr && fprop.format && !fprop.side &&
+         !wgrad.side && !recipe.wgrad.a.side && !plan.has_windows && !plan.has_row_scales &&
+         !plan.has_delayed_scaling && plan.scaled_block == 0;
+}
+
 // The binary32 weight and scratch of a linear with wide operands.
 DeviceWeight<float>* Wide(const LinearRecipe& recipe, DeviceWeight<Bf16>* weight) {
   CheckWeight(recipe, weight);  // the wide weight shares its amax
@@ -231,9 +241,10 @@ AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::si
 }
 
 template <class T>
-bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
-                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y) {
+InputHolds LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                         bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                         DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c,
+                         float* y) {
   if constexpr (std::is_same_v<T, Bf16>) {
     if (NeedsWideOperands(recipe, tokens, *weight)) {
       float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
@@ -254,13 +265,16 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
   AlphaJob left = alpha.tuned;
   Operand<T> a{scratch->a.data()};
-  const bool replaces =
-      trains && may_replace && !recipe.wgrad.a.side && QuantizesTogether<T>(pair.plan, call);
-  if (replaces) {
+  may_replace = may_replace && trains;
+  InputHolds holds = InputHolds::kTensor;
+  if (may_replace && !recipe.wgrad.a.side && QuantizesTogether<T>(pair.plan, call)) {
     QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
+    holds = InputHolds::kWgradOperand;
   } else {
-    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, from, amax,
-                scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
+    if (may_replace && KeepsFpropOperand(recipe, call)) holds = InputHolds::kFpropOperand;
+    T* const out = holds == InputHolds::kFpropOperand ? x : scratch->a.data();
+    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, from, amax, out,
+                &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
@@ -276,23 +290,26 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
     TakeResidual(pair.row, recipe.bf16, call.stream, tokens, weight->in, from, a, false, &side.a);
     AddSideAlongChannels(term, call, tokens, WeightOf(call, weight), false, side.a, &side, y);
   }
-  return replaces;
+  return holds;
 }
 
-// The wgrad operand of the forward pass's x. `is_operand`: LinearForward has replaced x by this
-// operand already.
+// The wgrad operand of the forward pass's x, whose memory `holds` what LinearForward has left.
 template <class T>
 Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                      const T* x, bool is_operand, const DeviceWeight<T>& weight, T* out,
+                      const T* x, InputHolds holds, const DeviceWeight<T>& weight, T* out,
                       RowScales* rows) {
   std::uint32_t* const amax = WgradInputAmax(recipe, call);
-  if (is_operand) return {x, amax};
+  if (holds == InputHolds::kWgradOperand) return {x, amax};
   const OperandRecipe& operand = recipe.wgrad.b;
   Apart<T> apart;
   if (operand.from_fprop) {
-    x = DecodedOf(recipe.fprop.a, recipe.bf16, kFpropInput, call, {tokens, weight.in, false}, x,
-                  call.amax + kFpropInput, apart.Place(operand, call, tokens * weight.in, out),
-                  rows);
+    const Place place{tokens, weight.in, false};
+    std::uint32_t* const fprop_amax = call.amax + kFpropInput;
+    T* const to = apart.Place(operand, call, tokens * weight.in, out);
+    x = holds == InputHolds::kFpropOperand
+            ? Decode(recipe.fprop.a, recipe.bf16, call, place, {x, fprop_amax}, to)
+            : DecodedOf(recipe.fprop.a, recipe.bf16, kFpropInput, call, place, x, fprop_amax, to,
+                        rows);
   }
   return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
                  PlanOf(recipe.fprop.a, operand).knows_column_amax);
@@ -374,15 +391,15 @@ void SidedWgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t 
 
 template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    const AmaxPlaces& measured, const T* x, InputHolds holds,
                     DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
                     float* dw) {
   if constexpr (std::is_same_v<T, Bf16>) {
     if (NeedsWideOperands(recipe, tokens, *weight)) {
       const float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
       const float* const wide_dy = Wide(dy, tokens * weight->out, &scratch->wide_dy, call.stream);
-      return LinearBackward(recipe, call, tokens, measured, wide_x, false, Wide(recipe, weight),
-                            wide_dy, Wide(tokens, *weight, scratch), dx, dw);
+      return LinearBackward(recipe, call, tokens, measured, wide_x, InputHolds::kTensor,
+                            Wide(recipe, weight), wide_dy, Wide(tokens, *weight, scratch), dx, dw);
     }
   }
   const DeviceStepScope part(StepPart::kQuantization);  // but for the products
@@ -433,8 +450,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   T* const free = shares ? scratch->b.data() : scratch->a.data();
   Operand<T> a_t{shares ? a.values : scratch->b.data()};
   if (shares) a_t.scales = a.scales.Turned();
-  const Operand<T> b =
-      WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free, &scratch->b_rows);
+  const Operand<T> b = WgradInput(recipe, call, tokens, x, holds, *weight, free, &scratch->b_rows);
   if (!shares && !together) {
     a_t = Prepare(pair.column, kWgradGrad, call, {tokens, weight->out, true}, dy, amax_t,
                   scratch->b.data(), &scratch->a_rows, both, &left_t);
@@ -458,20 +474,20 @@ template AmaxPlaces GradientAmax<float>(const LinearRecipe&, std::uint32_t*, std
                                         std::size_t);
 template AmaxPlaces GradientAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t,
                                        std::size_t);
-template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            const AmaxPlaces&, float*, bool, DeviceWeight<float>*,
-                            DeviceScratch<float>*, const float*, float*);
-template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            const AmaxPlaces&, Bf16*, bool, DeviceWeight<Bf16>*,
-                            DeviceScratch<Bf16>*, const float*, float*);
+template InputHolds LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                                  const AmaxPlaces&, float*, bool, DeviceWeight<float>*,
+                                  DeviceScratch<float>*, const float*, float*);
+template InputHolds LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                                  const AmaxPlaces&, Bf16*, bool, DeviceWeight<Bf16>*,
+                                  DeviceScratch<Bf16>*, const float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const float*, bool, DeviceWeight<float>*, const float*,
+                             const float*, InputHolds, DeviceWeight<float>*, const float*,
                              DeviceScratch<float>*, float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             const Bf16*, InputHolds, DeviceWeight<Bf16>*, const Bf16*,
                              DeviceScratch<Bf16>*, float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             const Bf16*, InputHolds, DeviceWeight<Bf16>*, const Bf16*,
                              DeviceScratch<Bf16>*, Bf16*, float*);
 
 }  // namespace fp4lab::gpu

@@ -62,21 +62,25 @@ template <class T>
 AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
                         std::size_t out);
 
+// The content of the memory of a linear's x after LinearForward.
+enum class InputHolds : std::uint8_t { kTensor, kFpropOperand, kWgradOperand };
+
 // y (tokens, out) = x w^T, plus c if c is not null. x (tokens, in) holds rounded values. `trains`:
-// a backward pass with the same x and call.amax will follow. In this case, if `may_replace` and one
-// kernel makes both operands of x, x is overwritten with wgrad's operand and the result is true.
-// `measured`: the places that the producer of x has filled.
+// a backward pass with the same x and call.amax will follow. In this case, if `may_replace`, x is
+// overwritten with wgrad's operand if one kernel makes both operands of x, or with fprop's operand
+// if wgrad's is made of its values. `measured`: the places that the producer of x has filled.
 template <class T>
-bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
-                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y);
+InputHolds LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                         bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                         DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c,
+                         float* y);
 
 // dx (tokens, in) = dy w, binary32 or rounded to D; dw (out, in) += dy^T x. dy (tokens, out) holds
-// rounded values. `x_is_operand`: the result of LinearForward. `measured`: the places that the
-// producer of dy has filled.
+// rounded values. `holds`: the result of LinearForward. `measured`: the places that the producer
+// of dy has filled.
 template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    const AmaxPlaces& measured, const T* x, InputHolds holds,
                     DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
                     float* dw);
 

@@ -156,7 +156,7 @@ void DeviceLinears<T>::RunBackwardRows(const Pass& pass, std::size_t linear, con
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, on, &observer);
   LinearBackward(plan_.RecipeOf(pass, linear), call, on.rows, measured, inputs_[linear].x,
-                 inputs_[linear].is_operand, &weights_[linear], dy, &ScratchOf(linear, on), dx,
+                 inputs_[linear].holds, &weights_[linear], dy, &ScratchOf(linear, on), dx,
                  Gradient(plan_.Weight(linear)));
   InspectGradients(pass, linear, on.rows, dx);
 }

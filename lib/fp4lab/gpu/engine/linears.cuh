@@ -134,7 +134,7 @@ class DeviceLinears {
   std::vector<DeviceWeight<T>> weights_;  // one per linear
   struct Input {
     const T* x = nullptr;
-    bool is_operand = false;  // x has become wgrad's operand
+    InputHolds holds = InputHolds::kTensor;
   };
   std::vector<Input> inputs_;  // one per linear, of the last forward pass
   DeviceScratch<T> scratch_;

@@ -57,7 +57,7 @@ template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     DecodeValuesKernel(Dialect d, bool has_dialect, bool bf16, const std::uint32_t* amax,
                        const float* row_decode, BlockScales scales, std::uint32_t pieces,
-                       std::uint32_t in_row, T* values) {
+                       std::uint32_t in_row, const T* values, T* out) {
   const std::uint32_t piece = blockIdx.x * kThreads + threadIdx.x;
   if (piece >= pieces) return;
   const std::uint32_t row = piece / in_row, column = piece % in_row * kWidth;
@@ -72,15 +72,15 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t block = column / static_cast<std::uint32_t>(scales.block);
     scale = scales.scales[group * scales.row_stride + block * scales.block_stride];
   }
-  T* const place = values + std::size_t{piece} * kWidth;
-  const auto own = LoadPack<kWidth>(place);
+  const std::size_t first = std::size_t{piece} * kWidth;
+  const auto own = LoadPack<kWidth>(values + first);
   float decoded[kWidth];
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     const float value = Load(&own.x[i]) * scale * factor;
     decoded[i] = bf16 ? RoundToBf16(value) : value;
   }
-  StorePack<kWidth>(place, decoded);
+  StorePack<kWidth>(out + first, decoded);
 }
 
 // One operand of the GEMM whose alpha is computed. `counts`: whether the operand contributes a
@@ -149,14 +149,15 @@ void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, fl
 template <class T>
 void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::uint32_t* amax,
                   const float* row_decode, const BlockScales& scales, std::size_t rows,
-                  std::size_t cols, T* values, cudaStream_t stream) {
-  if ((!dialect && scales.scales == nullptr) || rows == 0 || cols == 0) return;
+                  std::size_t cols, const T* values, T* out, cudaStream_t stream) {
+  if (rows == 0 || cols == 0) return;
+  if (!dialect && scales.scales == nullptr && values == out) return;
   const auto launch = [&]<int kWidth>() {
     const std::size_t pieces = rows * cols / kWidth;
     Expects(pieces < std::size_t{1} << 32, "DecodeValues: fewer than 2^32 values");
     DecodeValuesKernel<kWidth><<<Blocks(pieces, kThreads), kThreads, 0, stream>>>(
         dialect.value_or(Dialect{}), dialect.has_value(), bf16, amax, row_decode, scales,
-        static_cast<std::uint32_t>(pieces), static_cast<std::uint32_t>(cols / kWidth), values);
+        static_cast<std::uint32_t>(pieces), static_cast<std::uint32_t>(cols / kWidth), values, out);
   };
   constexpr int kWide = 8;
   cols % kWide == 0 && scales.block % kWide == 0 ? launch.template operator()<kWide>()
@@ -186,9 +187,11 @@ template void MeasureTensorAmaxes(const Dialect&, const float*, std::size_t, std
 template void MeasureTensorAmaxes(const Dialect&, const Bf16*, std::size_t, std::size_t, bool,
                                   float*, cudaStream_t);
 template void DecodeValues(const std::optional<Dialect>&, bool, const std::uint32_t*, const float*,
-                           const BlockScales&, std::size_t, std::size_t, float*, cudaStream_t);
+                           const BlockScales&, std::size_t, std::size_t, const float*, float*,
+                           cudaStream_t);
 template void DecodeValues(const std::optional<Dialect>&, bool, const std::uint32_t*, const float*,
-                           const BlockScales&, std::size_t, std::size_t, Bf16*, cudaStream_t);
+                           const BlockScales&, std::size_t, std::size_t, const Bf16*, Bf16*,
+                           cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,
                         const float*, float*, cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,

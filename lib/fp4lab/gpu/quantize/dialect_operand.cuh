@@ -34,15 +34,16 @@ void MeasureTensorAmaxes(const Dialect& dialect, const T* x, std::size_t rows, s
 void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, float* decode,
                 cudaStream_t stream);
 
-// Decodes an operand in place, as DecodeOperand of nn/linear/operand.cc does except for the
-// Hadamard transform. Every value of values (rows, cols) is multiplied by the scale of its block
-// along its row, if `scales` has them, and, unless `dialect` is nullopt, by row_decode[row] or, if
-// that is null, by OperandDecode(dialect, *amax). The product is rounded to T, and to BF16 if
-// `bf16`. Without `scales` and `dialect` the values stay.
+// out (rows, cols), which may be `values`: an operand decoded as DecodeOperand of
+// nn/linear/operand.cc does except for the Hadamard transform. Every value of values (rows, cols)
+// is multiplied by the scale of its block along its row, if `scales` has them, and, unless
+// `dialect` is nullopt, by row_decode[row] or, if that is null, by OperandDecode(dialect, *amax).
+// The product is rounded to T, and to BF16 if `bf16`. Without `scales` and `dialect` the values are
+// copied.
 template <class T>
 void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::uint32_t* amax,
                   const float* row_decode, const BlockScales& scales, std::size_t rows,
-                  std::size_t cols, T* values, cudaStream_t stream);
+                  std::size_t cols, const T* values, T* out, cudaStream_t stream);
 
 // *to receives the alpha of the GEMM of two operands, as AlphaOf of nn/linear/operand.h defines it;
 // nullopt: an operand that contributes no factor to alpha. amax_a, amax_b: float bits, read only if

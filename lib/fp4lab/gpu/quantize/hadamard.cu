@@ -4,6 +4,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/gpu/kernels/math.cuh"
+#include "fp4lab/gpu/quantize/dialect_operand.cuh"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
 #include "fp4lab/transform/exact_hadamard.h"
 
@@ -121,26 +122,33 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::size_t rows,
-                     std::size_t cols, bool down_columns, const T* x, T* out, cudaStream_t stream) {
+                     std::size_t cols, bool down_columns, const T* x, T* out, std::uint32_t* amax,
+                     cudaStream_t stream) {
   const auto size = static_cast<std::size_t>(transform.size);
   Expects(std::find(kHadamardSizes.begin(), kHadamardSizes.end(), transform.size) !=
               kHadamardSizes.end(),
           "a Hadamard transform of size 2, 4, 8, 16, 32, 64 or 128");
   Expects((down_columns ? rows : cols) % size == 0, "the axis is a multiple of the size");
   const Groups groups{rows * cols / size, cols, static_cast<unsigned>(size), down_columns};
-  if (groups.count == 0) return;
-  if constexpr (std::is_same_v<T, Bf16>) {
-    if (TransformGroupsInRegisters(transform, way, rows, cols, down_columns, x, out, stream))
-      return;
+  if (groups.count != 0) {
+    if constexpr (std::is_same_v<T, Bf16>) {
+      if (TransformGroupsOnTensorCores(transform, way, rows, cols, down_columns, x, out, amax,
+                                       stream)) {
+        return;
+      }
+    }
+    HadamardKernel<<<Blocks(groups.count, kGroups), kThreads, 0, stream>>>(
+        transform, way, groups, FactorOf(transform.size), x, out);
+    CheckLaunch("TransformGroups");
   }
-  HadamardKernel<<<Blocks(groups.count, kGroups), kThreads, 0, stream>>>(
-      transform, way, groups, FactorOf(transform.size), x, out);
-  CheckLaunch("TransformGroups");
+  if (amax != nullptr) {
+    cuda::Amax(MatrixOf(out, rows, cols), reinterpret_cast<float*>(amax), false, stream);
+  }
 }
 
 template void TransformGroups(const HadamardTransform&, HadamardWay, std::size_t, std::size_t, bool,
-                              const float*, float*, cudaStream_t);
+                              const float*, float*, std::uint32_t*, cudaStream_t);
 template void TransformGroups(const HadamardTransform&, HadamardWay, std::size_t, std::size_t, bool,
-                              const Bf16*, Bf16*, cudaStream_t);
+                              const Bf16*, Bf16*, std::uint32_t*, cudaStream_t);
 
 }  // namespace fp4lab::gpu

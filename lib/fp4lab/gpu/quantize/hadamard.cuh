@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/transform/hadamard.h"
@@ -17,16 +18,19 @@ enum class HadamardWay : bool { kForth, kBack };
 // out = the transform of every group of transform.size elements along the rows of x (rows, cols)
 // or, if `down_columns`, down its columns; that axis must be a multiple of the size. The bits are
 // those of RandomHadamard of transform/hadamard.h: exact sums of BF16 values, rounded to BF16.
-// kBack applies the signs after the transform. out may be x.
+// kBack applies the signs after the transform. out may be x. *amax, unless null, becomes the bits
+// of the amax of out, which passes over NaN.
 template <class T>
 void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::size_t rows,
-                     std::size_t cols, bool down_columns, const T* x, T* out, cudaStream_t stream);
+                     std::size_t cols, bool down_columns, const T* x, T* out, std::uint32_t* amax,
+                     cudaStream_t stream);
 
-// The part of TransformGroups that lies in hadamard_registers.cu: transforms of 16 numbers and
+// The part of TransformGroups that lies in hadamard_tensor_cores.cu: transforms of 16 numbers and
 // more, several times as fast. False, and nothing launched, for shapes and addresses that its
 // kernels do not take.
-bool TransformGroupsInRegisters(const HadamardTransform& transform, HadamardWay way,
-                                std::size_t rows, std::size_t cols, bool down_columns,
-                                const Bf16* x, Bf16* out, cudaStream_t stream);
+bool TransformGroupsOnTensorCores(const HadamardTransform& transform, HadamardWay way,
+                                  std::size_t rows, std::size_t cols, bool down_columns,
+                                  const Bf16* x, Bf16* out, std::uint32_t* amax,
+                                  cudaStream_t stream);
 
 }  // namespace fp4lab::gpu

@@ -172,10 +172,10 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
   if (plan.is_plain) return {x, nullptr};
   const T* from = x;
   if (plan.transforms_apart) {
+    measured = plan.needs_amax && !plan.has_windows;
     TransformGroups(TransformOf(recipe, call), HadamardWay::kForth, place.rows, place.cols,
-                    place.along_rows, x, out, call.stream);
+                    place.along_rows, x, out, measured ? amax : nullptr, call.stream);
     from = out;
-    measured = false;
   }
   if (plan.has_windows) return PrepareWindows(recipe, operand, call, place, from, amax, out, rows);
   const Operand<T> made =
@@ -188,11 +188,30 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
   return made;
 }
 
+// The values of fprop's operand in `memory`, decoded, with its transform undone, and rounded to
+// BF16 if `bf16`. `place`: the layout of its tensor, fprop's reduction axis along cols. The operand
+// may lie in `memory`.
+template <class T>
+const T* Decode(const OperandRecipe& fprop, bool bf16, const DeviceCall& call, const Place& place,
+                const Operand<T>& made, T* memory) {
+  const bool has_windows = fprop.scale_window != 0;
+  if (!has_windows || made.scales.scales != nullptr) {
+    DecodeValues(has_windows ? std::nullopt : fprop.format, bf16, made.amax, made.row_decode,
+                 made.scales, place.rows, place.cols, made.values, memory, call.stream);
+  } else if constexpr (std::is_same_v<T, float>) {  // windows have multiplied it already
+    if (bf16) RoundTo(memory, place.rows * place.cols, memory, call.stream);
+  }
+  if (fprop.hadamard != 0) {
+    TransformGroups(TransformOf(fprop, call), HadamardWay::kBack, place.rows, place.cols, false,
+                    memory, memory, nullptr, call.stream);
+  }
+  return memory;
+}
+
 // The tensor from which a backward operand that is made of fprop's values starts: fprop's operand
-// of x, decoded in `memory`, or x itself if that operand is plain. `place`: the layout of x,
-// fprop's reduction axis along cols. Decoded values are rounded to BF16 if `bf16`. The random bits
-// are those of fprop's operand in this call. *amax (zeroed, or that operand's) and `rows` hold the
-// operand's amax and scales.
+// of x, decoded in `memory`, or x itself if that operand is plain. The random bits are those of
+// fprop's operand in this call. *amax (zeroed, or that operand's) and `rows` hold the operand's
+// amax and scales. Otherwise as Decode.
 template <class T>
 const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                    const DeviceCall& call, const Place& place, const T* x, std::uint32_t* amax,
@@ -201,18 +220,7 @@ const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
   DeviceCall unseen = call;
   unseen.observer = nullptr;
   const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
-  const bool has_windows = fprop.scale_window != 0;
-  if (!has_windows || made.scales.scales != nullptr) {
-    DecodeValues(has_windows ? std::nullopt : fprop.format, bf16, made.amax, made.row_decode,
-                 made.scales, place.rows, place.cols, memory, call.stream);
-  } else if constexpr (std::is_same_v<T, float>) {  // windows have multiplied it already
-    if (bf16) RoundTo(memory, place.rows * place.cols, memory, call.stream);
-  }
-  if (fprop.hadamard != 0) {
-    TransformGroups(TransformOf(fprop, call), HadamardWay::kBack, place.rows, place.cols, false,
-                    memory, memory, call.stream);
-  }
-  return memory;
+  return Decode(fprop, bf16, call, place, made, memory);
 }
 
 }  // namespace fp4lab::gpu
