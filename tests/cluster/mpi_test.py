@@ -155,6 +155,16 @@ def check_refused(arguments, text, environment={}):
     check(done.returncode != 0 and len(errors) == 1 and text in "".join(errors), f"{arguments}: {done.stderr}")
 
 
+def too_large_for_two():
+    """A model that the memory of this machine holds once, but not twice: it is refused before it is allocated."""
+    with open("/proc/meminfo") as file:
+        available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    width = 1024
+    vocabulary = int(0.7 * available / (20 * 2 * width))  # bytes of a parameter; embedding and head
+    model = {"layers": 1, "d_model": width, "heads": 8, "ffn": 1024, "sequence": 32, "vocabulary": vocabulary}
+    return configuration("large", {"model": model, "batch": 4, "micro_batches": 2, "recipe": "bf16"})
+
+
 def refusals():
     path = configuration("refused", {"recipe": "bf16"})
     check_refused(command(3, "--config", path, "--out-dir", FOLDER / "refused"),
@@ -165,6 +175,8 @@ def refusals():
     check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--seed", "2"], "seed: 1 here, 2 there")
     check_refused(one, "the launcher says process 1 of 2, and the MPI library process 0 of 1",
                   {"RANK": "1", "WORLD_SIZE": "2"})
+    check_refused(command(2, "--config", too_large_for_two(), "--out-dir", FOLDER / "refused"),
+                  "2 processes on this host need about ")
     check(not (FOLDER / "refused").exists(), "a run that was refused left a folder")
 
 

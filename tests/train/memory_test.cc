@@ -57,5 +57,12 @@ TEST_CASE("Runs at a time and their checkpoints count", "[train]") {
   CHECK(MemoryError(config, 1, 1e9).find("run.json#/model: a run needs about ") == 0);
 }
 
+TEST_CASE("Processes of one host share its memory", "[train]") {
+  TrainConfig config = Small();
+  CHECK(WhyNoMemory(config, 2).empty());
+  CHECK(WhyNoMemory(config, 1 << 20).find("1048576 processes on this host need about ") == 0);
+  CHECK(WhyNoMemory(config, 1 << 20).find("; fewer processes per host, ") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace fp4lab

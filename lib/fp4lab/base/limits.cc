@@ -121,7 +121,7 @@ int Processors(const fs::path& root) {
   return std::max(1, static_cast<int>(processors));
 }
 
-MemoryRoom AvailableMemory(const fs::path& root) {
+MemoryRoom SharedMemory(const fs::path& root) {
   const IeeeArithmetic ieee;
   MemoryRoom room{std::numeric_limits<std::uint64_t>::max(), ""};
   const double available = NumberOf(root / "proc/meminfo", "MemAvailable:") * 1024;
@@ -137,6 +137,12 @@ MemoryRoom AvailableMemory(const fs::path& root) {
             "the container (" + (group / files.limit).string() + ")", &room);
     }
   }
+  return room;
+}
+
+MemoryRoom AvailableMemory(const fs::path& root) {
+  const IeeeArithmetic ieee;
+  MemoryRoom room = SharedMemory(root);
   struct Limit {
     decltype(RLIMIT_AS) resource;
     const char* used;

@@ -19,9 +19,12 @@ struct MemoryRoom {
   std::string of;
 };
 
-// Memory that the process can still allocate: the least of the kernel's MemAvailable, each control
-// group's limit minus its usage without the file cache, and the unused part of the limit on address
-// space.
+// Memory that the processes of this machine or container can still allocate together: the least of
+// the kernel's MemAvailable and each control group's limit minus its usage without the file cache.
+MemoryRoom SharedMemory(const std::filesystem::path& root = "/");
+
+// Memory that this process can still allocate: SharedMemory, but at most the unused part of its
+// limit on address space.
 MemoryRoom AvailableMemory(const std::filesystem::path& root = "/");
 
 // The most memory that this process has had resident, in bytes; 0 where the kernel does not say.

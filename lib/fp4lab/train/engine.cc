@@ -10,6 +10,7 @@
 #include "fp4lab/base/limits.h"
 #include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/optimizer/optimizer.h"
+#include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/processes/processes.h"
 
@@ -244,13 +245,22 @@ std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config,
   return std::make_unique<GuardedEngine>(std::make_unique<CpuEngine>(config, std::move(processes)));
 }
 
+std::string WhyNotShared(const TrainConfig& config, const World& world) {
+  if (config.micro_batches % world.size == 0) return "";
+  return "\"micro_batches\" " + std::to_string(config.micro_batches) +
+         " is not a multiple of the " + std::to_string(world.size) + " processes";
+}
+
 std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
                                    const World& world) {
   const IeeeArithmetic ieee;
   switch (config.device) {
     case Device::kCpu:
       if (world.size == 1) return MakeCpuEngine(config);
-      return MakeCpuEngine(config, MakeMpiProcesses(world, config.micro_batches, where));
+      return MakeCpuEngine(config, MakeMpiProcesses(world, where, [&](int on_host) {
+                             const std::string why = WhyNotShared(config, world);
+                             return why.empty() ? WhyNoMemory(config, on_host) : why;
+                           }));
     case Device::kCuda:
       return std::make_unique<GuardedEngine>(MakeCudaEngine(config, where, world));
   }

@@ -119,8 +119,11 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
 // The number of GPUs that MakeCudaEngine can use; 0 without CUDA or a driver.
 int CudaGpus();
 
+// Why the processes of `world` cannot share the run's micro-batches; "" if they can.
+std::string WhyNotShared(const TrainConfig& config, const World& world);
+
 // The engine of config.device. Throws Error as MakeCudaEngine and, for a world of several processes
-// on the CPU, as MakeMpiProcesses do.
+// on CPUs, as MakeMpiProcesses do, where those of one host must have enough memory together.
 std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
                                    const World& world = {});
 

@@ -1,6 +1,8 @@
 // BF16 numbers in registers, two neighbours in a word, the first in the low half.
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <cstdint>
 
 namespace fp4lab::cuda {
@@ -22,6 +24,17 @@ __device__ void StoreWords(void* to, const std::uint32_t (&words)[kWords]) {
     static_cast<uint4*>(to)[i] = {words[4 * i], words[4 * i + 1], words[4 * i + 2],
                                   words[4 * i + 3]};
   }
+}
+
+__device__ inline __nv_bfloat162 AsPair(std::uint32_t word) {
+  return *reinterpret_cast<const __nv_bfloat162*>(&word);
+}
+__device__ inline std::uint32_t AsWord(__nv_bfloat162 pair) {
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+// The upper half of x twice.
+__device__ inline __nv_bfloat162 PairOf(float x) {
+  return AsPair(__byte_perm(__float_as_uint(x), 0, 0x3232));
 }
 
 // BF16 number `half` of a word (0: the low half) as binary32.

@@ -13,6 +13,8 @@
 #include "fp4lab/cuda/device/e2m1.cuh"
 #include "fp4lab/cuda/device/side.cuh"
 #include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/cuda/quantize/e2m1_pairs.cuh"
+#include "fp4lab/cuda/quantize/e4m3_scales.cuh"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/diagnostics/statistic.h"
@@ -106,7 +108,8 @@ bool Has(const Dialect& d) {
 
 // Correctly rounded quotients of many numbers by one divisor, without a division for each: the
 // product with the reciprocal, corrected twice by its exact remainder (Markstein, IBM Journal of
-// Research and Development 34, 1990).
+// Research and Development 34, 1990). The second correction is correctly rounded if the first one
+// has an error below one unit in the last place.
 class Divisor {
  public:
   // `largest`: the largest magnitude among the numerators, NaN apart. Numerators other than 0 whose
@@ -122,6 +125,17 @@ class Divisor {
     q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
     q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
     return copysignf(q, x);  // x = -0
+  }
+
+  // Whether QuotientOfMagnitude serves: the product has an error below one unit in the last place,
+  // because the reciprocal is more exact than most.
+  __device__ bool CorrectsOnce() const {
+    return in_range_ && fabsf(__fmaf_rn(-divisor_, reciprocal_, 1.0f)) <= 0x1p-25f;
+  }
+  // The quotient of x >= 0.
+  __device__ float QuotientOfMagnitude(float x) const {
+    const float q = x * reciprocal_;
+    return __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
   }
 
  private:
@@ -227,6 +241,15 @@ __device__ float Element(const std::uint32_t (&words)[kWords], int i) {
   return HalfOf(words[i / 2], i % 2);
 }
 
+// Whether one of the words' numbers is NaN.
+template <int kWords>
+__device__ bool HasNan(const std::uint32_t (&words)[kWords]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (const std::uint32_t word : words) largest = __vmaxu2(largest, word & 0x7FFF7FFFu);
+  return max(largest & 0xFFFFu, largest >> 16) > 0x7F80u;
+}
+
 template <int kBlock, bool kQuest>
 __device__ float StatisticOfWords(const Dialect& d, const std::uint32_t (&words)[kBlock / 2]) {
   if constexpr (kQuest) {
@@ -239,12 +262,8 @@ __device__ float StatisticOfWords(const Dialect& d, const std::uint32_t (&words)
     }
     return QuestOfSigma(__fsqrt_rn(VarianceOf(sum.Total(), squares.Total(), kBlock)));
   }
-  const float amax = AmaxOfWords(words);
-  if (d.nan == NanRule::kElement) return amax;
-  bool nan = false;
-#pragma unroll
-  for (int i = 0; i < kBlock; ++i) nan = nan || Element(words, i) != Element(words, i);
-  return nan ? __uint_as_float(0x7FC00000u) : amax;
+  const bool is_nan = d.nan != NanRule::kElement && HasNan(words);
+  return is_nan ? __uint_as_float(0x7FC00000u) : AmaxOfWords(words);
 }
 
 // The quantization of a block's elements under the block's numbers. kRounding: kNearestEven,
@@ -275,7 +294,7 @@ class ElementValues {
       if (v == 0.0f && !d_.keeps_negative_zero) v = 0.0f;
       if (v != v) return nan_;
       if constexpr (kElement == FormatId::kE4M3 && kRounding == ElementRounding::kNearestEven) {
-        return NearestE4m3(v);
+        return RoundedToE4m3(v);
       }
       const std::uint32_t random =
           kRounding == ElementRounding::kStochastic16 ? fields >> (16 * half) : fields;
@@ -286,13 +305,9 @@ class ElementValues {
   }
 
  private:
-  // v rounded to four significant bits or, below 2^-6, to a multiple of 2^-9; at most 448.
-  __device__ float NearestE4m3(float v) const {
-    const float a = fabsf(v);
-    const std::uint32_t bits = __float_as_uint(a);
-    const std::uint32_t even = (bits + 0x7FFFFu + (bits >> 20 & 1u)) & 0xFFF00000u;
-    const float small = (a + 0x1.8p14f) - 0x1.8p14f;
-    const float value = a < 0x1p-6f ? small : fminf(__uint_as_float(even), 448.0f);
+  // v rounded to E4M3; at most 448.
+  __device__ float RoundedToE4m3(float v) const {
+    const float value = fminf(NearestE4m3(fabsf(v)), 448.0f);
     const bool clears = value == 0.0f && d_.never_negative_zero;
     const std::uint32_t sign = clears ? 0u : __float_as_uint(v) & 0x80000000u;
     return __uint_as_float(__float_as_uint(value) | sign);
@@ -352,20 +367,130 @@ __device__ BlockNumbers ChosenOfWords(const Dialect& d, const TensorScale& l,
                                       const std::uint32_t (&words)[kBlock / 2]) {
   const float b = StatisticOfWords<kBlock, kQuest>(d, words);
   const float t = ScaleBefore(d, b, l);
-  if constexpr (!kAdaptive) return NumbersFrom(d, b, t, l);
+  if constexpr (!kAdaptive) return NumbersWithoutByte(d, b, t, l);
   // One loop for both candidates: a function with two call sites is called, not inlined, and the
   // call spills registers to memory.
   BlockNumbers chosen;
   float least = 0.0f;
 #pragma unroll 1
   for (const bool is_four : {false, true}) {
-    const BlockNumbers n = NumbersFrom(d, b, is_four ? t * 1.5f : t, l);
+    const BlockNumbers n = NumbersWithoutByte(d, b, is_four ? t * 1.5f : t, l);
     const float error = ErrorOfWords<Values>(d, n, l, words);
     if (is_four && !(error < least)) break;
     chosen = n;
     least = error;
   }
   return chosen;
+}
+
+// ---- Blocks of E2M1 rounded to nearest: two elements at a time, without arithmetic on them
+
+// Whether E2m1Pairs serves a block without NaN: BF16 holds the values, with the elements' signs.
+__device__ inline bool HasPairs(const Dialect& d, const BlockNumbers& n) {
+  return n.factor >= 0x1p-100f && n.factor <= 0x1p100f && n.scale >= 0x1p-100f &&
+         n.scale <= 0x1p100f && d.scale_encoding != ScaleEncoding::kBinary32 &&
+         d.keeps_negative_zero && !d.never_negative_zero;
+}
+
+// The sum of errors, or the largest one, that ErrorOfWords has for a block whose magnitudes are
+// rounded to `rounded` and whose amax `constant` divides by its constant. No element is NaN.
+template <int kWords>
+__device__ float ErrorOfPairs(const Dialect& d, const BlockNumbers& n, const TensorScale& l,
+                              const Divisor& constant, const std::uint32_t (&words)[kWords],
+                              const std::uint32_t (&rounded)[kWords]) {
+  float error = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) {  // an element and its value have one sign
+    const std::uint32_t products = AsWord(__hmul2(AsPair(rounded[i]), PairOf(n.scale)));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float value = constant.QuotientOfMagnitude(HalfOf(products, half) * l.amax);
+      const float difference = value - fabsf(HalfOf(words[i], half));
+      const float of_element = WithFormula<float>(d.adaptive, ElementErrorOf{difference});
+      error = WithFormula<float>(d.adaptive, CombinedErrorOf{error, of_element});
+    }
+  }
+  return error;
+}
+
+// ChosenOfWords, which also rounds the elements: their values before they are multiplied by the
+// block's scale. False, and nothing done, for blocks that need more arithmetic.
+template <class Pairs, int kBlock, bool kAdaptive>
+__device__ bool RoundsPairs(const Dialect& d, const TensorScale& l,
+                            const std::uint32_t (&words)[kBlock / 2], BlockNumbers* chosen,
+                            std::uint32_t (&rounded)[kBlock / 2]) {
+  if (HasNan(words)) return false;
+  const float b = AmaxOfWords(words), t = ScaleBefore(d, b, l);
+  const Divisor constant(TensorScaleConstant(d), l.amax >= 0x1p-50f ? l.amax * 0x1p12f : INFINITY);
+  if (kAdaptive && (d.adaptive_fp16 || d.adaptive_decode || !constant.CorrectsOnce())) return false;
+  float least = 0.0f;
+#pragma unroll 1
+  for (int candidate = 0; candidate < (kAdaptive ? 2 : 1); ++candidate) {
+    const BlockNumbers n = NumbersWithoutByte(d, b, candidate == 0 ? t : t * 1.5f, l);
+    if (!HasPairs(d, n)) return false;
+    const Pairs pairs(n.factor);
+    std::uint32_t own[kBlock / 2];
+#pragma unroll
+    for (int i = 0; i < kBlock / 2; ++i) {
+      own[i] = AsWord(pairs.Rounded(AsPair(words[i] & 0x7FFF7FFFu)));
+    }
+    float error = 0.0f;
+    if constexpr (kAdaptive) error = ErrorOfPairs(d, n, l, constant, words, own);
+    if (candidate == 0 || error < least) {
+      *chosen = n;
+      least = error;
+#pragma unroll
+      for (int i = 0; i < kBlock / 2; ++i) rounded[i] = own[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kBlock / 2; ++i) rounded[i] |= words[i] & 0x80008000u;
+  return true;
+}
+
+// RoundsPairs for any block, out of line: the rare case would need registers.
+template <class Values, int kBlock, bool kAdaptive>
+__device__ __noinline__ void RoundAnyWords(const Dialect& d, TensorScale l,
+                                           const std::uint32_t (&words)[kBlock / 2],
+                                           BlockNumbers* chosen,
+                                           std::uint32_t (&rounded)[kBlock / 2]) {
+  *chosen = ChosenOfWords<Values, kBlock, kAdaptive, false>(d, l, words);
+  const Values values(d, *chosen);
+#pragma unroll 1
+  for (int i = 0; i < kBlock / 2; ++i) {
+    rounded[i] =
+        Bf16Pair(values.Of(HalfOf(words[i], 0), 0, 0), values.Of(HalfOf(words[i], 1), 0, 0));
+  }
+}
+
+// Two values of RoundWords times the block's scale. BF16 holds a scale of a few bits.
+__device__ inline std::uint32_t TimesScale(const Dialect& d, std::uint32_t rounded, float scale) {
+  if (d.scale_encoding != ScaleEncoding::kBinary32) {
+    return AsWord(__hmul2(AsPair(rounded), PairOf(scale)));
+  }
+  return Bf16Pair(HalfOf(rounded, 0) * scale, HalfOf(rounded, 1) * scale);
+}
+
+// Rounds the elements of a block: their values before they are multiplied by the block's scale.
+// d.rounding must be kRounding, kNearestEven or kTiesAway. `argument`: d as an argument of the
+// kernel, which has an address without a copy.
+template <ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive>
+__device__ BlockNumbers RoundWords(const Dialect& d, const Dialect& argument, const TensorScale& l,
+                                   const std::uint32_t (&words)[kBlock / 2],
+                                   std::uint32_t (&rounded)[kBlock / 2]) {
+  using Values = ElementValues<FormatId::kE2M1, kRounding, kDivides>;
+  using Pairs = E2m1Pairs<kRounding, kDivides>;
+  BlockNumbers chosen;
+  if (RoundsPairs<Pairs, kBlock, kAdaptive>(d, l, words, &chosen, rounded)) return chosen;
+  // Copies, because arguments of a call lie in memory.
+  std::uint32_t from[kBlock / 2], to[kBlock / 2];
+  BlockNumbers numbers;
+#pragma unroll
+  for (int i = 0; i < kBlock / 2; ++i) from[i] = words[i];
+  RoundAnyWords<Values, kBlock, kAdaptive>(argument, l, from, &numbers, to);
+#pragma unroll
+  for (int i = 0; i < kBlock / 2; ++i) rounded[i] = to[i];
+  return numbers;
 }
 
 }  // namespace fp4lab::cuda

@@ -305,11 +305,7 @@ void CheckFormats(const Recipe& recipe, const std::string& where) {
 
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
                                        const World& world, AttentionPrecision attention) {
-  if (config.micro_batches % world.size != 0) {
-    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
-                           " is not a multiple of the " + std::to_string(world.size) +
-                           " processes");
-  }
+  if (const auto why = WhyNotShared(config, world); !why.empty()) throw Error(where, why);
   CheckFormats(config.recipe, where);
   for (const Part* part : PartsOf(config.model)) DevicePartNamed(std::string(part->name), where);
   if (!config.recipe.rest.bf16) {

@@ -69,10 +69,17 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
   const T* from = rounded;
   Apart<T> apart;
   if (decodes) {
-    clear_amax();
-    from = DecodedOf(fprop, weight->made_for.bf16, kFpropWeight, call,
-                     {weight->out, weight->in, false}, rounded, amax,
-                     apart.Place(recipe, call, size, memory.data()), rows);
+    const Place rowwise{weight->out, weight->in, false};
+    const bool bf16 = weight->made_for.bf16;
+    T* const to = apart.Place(recipe, call, size, memory.data());
+    if (weight->has_fprop && fprop.scale_window == 0) {
+      const Operand<T> made = OperandOf<T>(fprop, rowwise, weight->fprop.data(), weight->amax,
+                                           &weight->fprop_rows);
+      from = Decode(fprop, bf16, call, rowwise, made, to);
+    } else {
+      clear_amax();
+      from = DecodedOf(fprop, bf16, kFpropWeight, call, rowwise, rounded, amax, to, rows);
+    }
   }
   if (plan.needs_amax) clear_amax();
   return Prepare(recipe, operand, call, place, from, amax, memory.data(), rows);

@@ -9,14 +9,8 @@
 
 namespace fp4lab::gpu {
 
-using cuda::AmaxOfWords, cuda::CleanNan, cuda::LoadWords, cuda::StoreWords;
-
-__device__ inline __nv_bfloat162 AsPair(std::uint32_t word) {
-  return *reinterpret_cast<const __nv_bfloat162*>(&word);
-}
-__device__ inline std::uint32_t AsWord(__nv_bfloat162 pair) {
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
+using cuda::AmaxOfWords, cuda::AsPair, cuda::AsWord, cuda::CleanNan;
+using cuda::LoadWords, cuda::StoreWords;
 
 // Moves two E2M1 codes to the places in a BF16 pair where E2M1's exponent bits are the lowest bits
 // of BF16's exponent and E2M1's mantissa bit is the highest bit of BF16's mantissa.

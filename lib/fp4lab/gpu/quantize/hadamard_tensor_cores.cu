@@ -5,8 +5,8 @@
 //
 // Tensor cores align their terms to the largest and cut off what lies below its 24th bit. So a sum
 // is exact, in any order, if all terms are multiples of a number that is 2^-24 of a bound of all
-// partial sums. A chunk whose numbers span too many binades is split into two or three parts, each
-// with exact sums.
+// partial sums. The numbers of a chunk that span too many binades are added in two or three parts,
+// by magnitude, each with exact sums.
 #include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/cuda/device/amax.cuh"
 #include "fp4lab/gpu/gemm/mma.cuh"
@@ -18,6 +18,8 @@ namespace fp4lab::gpu {
 namespace {
 
 constexpr unsigned kThreads = 128, kChunk = 128, kProducts = 8;
+
+using cuda::AsPair, cuda::AsWord;
 
 // The numbers of the eight chunks of a warp as B of its products, and sums as their C.
 using Numbers = std::uint32_t[kProducts][2];
@@ -83,24 +85,35 @@ __device__ void SumsOf(const FragmentA& matrix, const Numbers& numbers, ChunkSum
   }
 }
 
-// How the sums of a chunk are made: of its numbers in `parts` parts. 0: none of these is exact.
+// How the sums of a chunk are made: of all numbers, of two parts by magnitude, of many parts
+// (WideSums), or one by one (ExactOutput).
+enum class Way : std::uint8_t { kExact, kOne, kTwo, kWide };  // ordered for a maximum over a warp
 struct ChunkPlan {
-  unsigned parts;
-  float splitter;  // (v + splitter) - splitter is the first part of v
+  Way way;
+  std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
 };
 
-// `most`, `least`: the chunk's largest and smallest nonzero magnitude as bits of BF16. First parts
-// are multiples of 2^-24 of the largest possible sum, so later parts may reach down as many bits
-// again. The sum of three parts is exact in binary64.
+// Binades of numbers that are multiples of 2^-24 of the largest possible sum.
+template <int kSize>
+constexpr std::uint32_t kBinades = 17 - HadamardStages(kSize);
+
+// The least magnitude of part `part` of a chunk, as bits of BF16.
+template <int kSize>
+__device__ std::uint32_t LeastOfPart(std::uint32_t high, std::uint32_t part) {
+  const std::uint32_t binades = kBinades<kSize> * (part + 1);
+  return high >= binades ? (high + 1 - binades) << 7 : 0u;
+}
+
+// `most`, `least`: the chunk's largest and smallest nonzero magnitude as bits of BF16.
 template <int kSize>
 __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
-  constexpr std::uint32_t kGrowth = HadamardStages(kSize);
-  const std::uint32_t high = most >> 7, low = least >> 7, span = high - low;
-  if (most == 0) return {1, 0.0f};
-  // Infinities, sums that may overflow, and parts that may be subnormal.
-  const bool fits = high < 254 - kGrowth - 1 && low > 16 && span <= 53 - 8 - kGrowth;
-  const unsigned parts = !fits ? 0 : span <= 16 - kGrowth ? 1 : span <= 41 - 2 * kGrowth ? 2 : 3;
-  return {parts, __uint_as_float((high + kGrowth) << 23 | 0x400000u)};
+  constexpr std::uint32_t kWideBinades = 80;
+  const std::uint32_t high = most >> 7, low = least >> 7, binades = high - low + 1;
+  if (most == 0) return {Way::kOne, 0, 0};
+  const bool fits = high < 254 - HadamardStages(kSize) && low > 16;  // no overflow, no subnormals
+  if (fits && binades <= kBinades<kSize>) return {Way::kOne, high, low};
+  if (fits && binades <= 2 * kBinades<kSize>) return {Way::kTwo, high, low};
+  return {high < 255 && binades <= kWideBinades ? Way::kWide : Way::kExact, high, low};
 }
 
 // The largest and the smallest nonzero magnitude of many BF16 numbers. Adding 2^15 - 1 to a 16-bit
@@ -130,30 +143,92 @@ class Magnitudes {
   std::uint32_t most_ = 0, least_ = 0x7FFF7FFFu;
 };
 
-// Takes the parts of numbers above the last bit that (v + splitter) keeps. BF16 holds both parts.
-__device__ void Split(float splitter, Numbers& rest, Numbers& part) {
+// Moves the numbers whose magnitude is at least `least` from `rest` to `part`.
+__device__ void Split(std::uint32_t least, Numbers& rest, Numbers& part) {
+  const __nv_bfloat162 bound = AsPair(least * 0x10001u);
 #pragma unroll
   for (unsigned q = 0; q < kProducts; ++q) {
 #pragma unroll
     for (unsigned i = 0; i < 2; ++i) {
-      const float2 v = UnpackBf16(rest[q][i]);
-      const float2 first = {(v.x + splitter) - splitter, (v.y + splitter) - splitter};
-      part[q][i] = PackBf16(first.x, first.y);
-      rest[q][i] = PackBf16(v.x - first.x, v.y - first.y);
+      const std::uint32_t mask = __hge2_mask(AsPair(rest[q][i] & 0x7FFF7FFFu), bound);
+      part[q][i] = rest[q][i] & mask;
+      rest[q][i] = rest[q][i] & ~mask;
     }
   }
 }
 
-// The sums of the warp's chunks, rounded to binary32; those of a chunk without parts are arbitrary.
+// high + low + x, rounded to binary64 in two numbers. Exact for sums of fewer than 106 bits.
+__device__ void AddTo(double& high, double& low, double x) {
+  const double sum = high + x, other = sum - high;
+  low += (high - (sum - other)) + (x - other);
+  high = sum + low;
+  low = low - (high - sum);
+}
+// (high + low) * scale, a power of 2, rounded once to binary32.
+__device__ float RoundedOnce(double high, double low, double scale) {
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(high));
+  // To odd: then the cast rounds as if it saw all bits.
+  const bool moves = low != 0.0 && bits % 2 == 0;
+  const std::uint64_t odd = (low < 0.0) == (high < 0.0) ? bits + 1 : bits - 1;
+  return static_cast<float>(__longlong_as_double(static_cast<long long>(moves ? odd : bits)) *
+                            scale);
+}
+
+// The sums of chunks of up to 80 binades, of as many parts as the warp's chunks need. With an exact
+// factor they are multiplied by it. Out of line and with its arguments in memory: the rare case
+// would need registers.
 template <int kSize, unsigned kStages>
-__device__ void RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                            ChunkSums& y) {
-  const unsigned parts = __reduce_max_sync(kAllLanes, plan.parts);
-  if (parts <= 1) return SumsOf<kStages>(matrix, numbers, y);
-  Numbers part;
-  Split(plan.splitter, numbers, part);
-  if (parts == 2) {
+__device__ __noinline__ void WideSums(FragmentA matrix, ChunkPlan plan, std::uint32_t* numbers,
+                                      float* y) {
+  constexpr unsigned kShift = 64;  // takes numbers away from subnormals and overflow
+  const bool raises = plan.low <= 16, lowers = !raises && plan.high >= 128;
+  const __nv_bfloat162 shift = cuda::PairOf(raises ? 0x1p64f : lowers ? 0x1p-64f : 1.0f);
+  const std::uint32_t high = plan.high + (raises ? kShift : 0) - (lowers ? kShift : 0);
+  Numbers rest;
+#pragma unroll
+  for (unsigned i = 0; i < 2 * kProducts; ++i) {
+    rest[i / 2][i % 2] = AsWord(__hmul2(AsPair(numbers[i]), shift));
+  }
+  const std::uint32_t binades = plan.way == Way::kExact ? 0 : plan.high - plan.low + 1;
+  const std::uint32_t most = __reduce_max_sync(kAllLanes, binades);
+  double upper[kProducts * 4] = {}, lower[kProducts * 4] = {};
+#pragma unroll 1
+  for (std::uint32_t part = 0; part * kBinades<kSize> < most; ++part) {
+    const bool is_last = (part + 1) * kBinades<kSize> >= most;
+    Numbers of_part;
+    Split(is_last ? 0 : LeastOfPart<kSize>(high, part), rest, of_part);
+    ChunkSums sums;
+    SumsOf<kStages>(matrix, of_part, sums);
+#pragma unroll
+    for (unsigned i = 0; i < kProducts * 4; ++i) AddTo(upper[i], lower[i], sums[i / 4][i % 4]);
+  }
+  const double back = raises ? 0x1p-64 : lowers ? 0x1p64 : 1.0;
+  const double factor = HasExactHadamardFactor(kSize) ? HadamardFactor(kSize) : 1.0f;
+  double scales[2];  // of the chunks of this lane's outputs
+#pragma unroll
+  for (unsigned n = 0; n < 2; ++n) {
+    scales[n] = factor * __shfl_sync(kAllLanes, back, 4 * (2 * (threadIdx.x % 4) + n));
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kProducts * 4; ++i)
+    y[i] = RoundedOnce(upper[i], lower[i], scales[i % 2]);
+}
+
+// The sums of the warp's chunks, rounded to binary32; those of a chunk of Way::kExact are
+// arbitrary. Returns their factor.
+template <int kSize, unsigned kStages>
+__device__ float RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
+                             ChunkSums& y) {
+  constexpr float kFactor = HadamardFactor(kSize);
+  const auto way = static_cast<Way>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(plan.way)));
+  if (way <= Way::kOne) {
+    SumsOf<kStages>(matrix, numbers, y);
+    return kFactor;
+  }
+  if (way == Way::kTwo) {
+    Numbers part;
     ChunkSums lower;
+    Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
     SumsOf<kStages>(matrix, part, y);
     SumsOf<kStages>(matrix, numbers, lower);
 #pragma unroll
@@ -161,34 +236,21 @@ __device__ void RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Numb
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i) y[q][i] = y[q][i] + lower[q][i];
     }
-    return;
+    return kFactor;
   }
-  double total[kProducts][4] = {};
-  const auto add = [&](const Numbers& of) {
-    SumsOf<kStages>(matrix, of, y);
+  std::uint32_t copies[2 * kProducts];
+  float sums[4 * kProducts];
 #pragma unroll
-    for (unsigned q = 0; q < kProducts; ++q) {
+  for (unsigned i = 0; i < 2 * kProducts; ++i) copies[i] = numbers[i / 2][i % 2];
+  WideSums<kSize, kStages>(matrix, plan, copies, sums);
 #pragma unroll
-      for (unsigned i = 0; i < 4; ++i) total[q][i] += y[q][i];
-    }
-  };
-  add(part);
-  // What is left is at most 2^-24 of the largest possible sum.
-  Split(plan.splitter * (static_cast<float>(kSize) * 0x1p-24f), numbers, part);
-  add(part);
-  add(numbers);
-#pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) y[q][i] = static_cast<float>(total[q][i]);
-  }
+  for (unsigned i = 0; i < 4 * kProducts; ++i) y[i / 4][i % 4] = sums[i];
+  return HasExactHadamardFactor(kSize) ? 1.0f : kFactor;
 }
 
 // Outputs as BF16, a in the low half. Adding +0 makes a sum of zeros +0.
-template <int kSize>
-__device__ std::uint32_t OutputPair(float a, float b) {
-  constexpr float kFactor = HadamardFactor(kSize);
-  return PackBf16(__fmaf_rn(a, kFactor, 0.0f), __fmaf_rn(b, kFactor, 0.0f));
+__device__ std::uint32_t OutputPair(float a, float b, float factor) {
+  return PackBf16(__fmaf_rn(a, factor, 0.0f), __fmaf_rn(b, factor, 0.0f));
 }
 
 // A chunk in memory, for sums that no product makes: element k with its sign.
@@ -202,13 +264,24 @@ struct SignedChunk {
     return __uint_as_float(bits ^ (signs.Negates(static_cast<int>(k)) ? 0x80000000u : 0u));
   }
 };
+// Outputs place, place + step and on of a chunk as words of two neighbours: of one chunk (`odd` is
+// null), or of two, an output of each in a word. Out of line: the rare case would need registers.
 template <int kSize>
-__device__ __noinline__ std::uint32_t ExactOutput(const SignedChunk& chunk, unsigned place) {
-  const unsigned first = place / kSize * kSize;
-  const float y = ExactHadamardOutput(kSize, static_cast<int>(place - first), [&](int k) {
-    return chunk(first + static_cast<unsigned>(k));
-  });
-  return __float_as_uint(RoundToBf16(y)) >> 16;
+__device__ __noinline__ void ExactOutputs(const SignedChunk& even, const SignedChunk* odd,
+                                          unsigned place, unsigned step, unsigned count,
+                                          std::uint32_t* words) {
+  const auto output = [](const SignedChunk& chunk, unsigned at) {
+    const unsigned first = at / kSize * kSize;
+    const float y = ExactHadamardOutput(kSize, static_cast<int>(at - first), [&](int k) {
+      return chunk(first + static_cast<unsigned>(k));
+    });
+    return __float_as_uint(RoundToBf16(y)) >> 16;
+  };
+  for (unsigned i = 0; i < 2 * count; ++i) {
+    const SignedChunk& chunk = odd != nullptr && i % 2 != 0 ? *odd : even;
+    const std::uint32_t bits = output(chunk, place + (odd != nullptr ? i / 2 : i) * step);
+    words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
+  }
 }
 
 // The sign bits of numbers `first` and `first` + 1 in a word of two BF16 numbers.
@@ -230,10 +303,11 @@ class LargestOutput {
 };
 
 struct ChunkJob {
-  std::size_t rows, cols;
+  std::uint32_t rows, cols;
   const Bf16* x;
   Bf16* out;
   HadamardSigns before, after;  // of a chunk, applied before and after the transform
+  bool signs_after;             // whether `after` has any
   std::uint32_t* amax;          // raised to the bits of the outputs' amax; may be null
   bool writes_four;             // down columns: whether four columns are aligned for one store
 };
@@ -243,7 +317,7 @@ template <int kSize>
 __global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) {
   constexpr unsigned kWords = 4;  // of eight neighbours
   const unsigned lane = threadIdx.x % 32, of_four = lane % 4, of_eight = lane / 4;
-  const std::size_t count = job.rows * job.cols;
+  const std::size_t count = std::size_t{job.rows} * job.cols;
   const std::size_t warp = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   const auto chunk_at = [&](unsigned i) { return (warp * 8 + i) * kChunk; };
   Numbers numbers;
@@ -261,9 +335,10 @@ __global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) 
     }
   }
   const ChunkPlan plan = magnitudes.Plan<kSize>();
-  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.parts == 0);
+  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
   ChunkSums y;
-  RoundedSums<kSize, AlongRows::Stages(kSize)>(Matrix<kSize, AlongRows>(), plan, numbers, y);
+  const float factor =
+      RoundedSums<kSize, AlongRows::Stages(kSize)>(Matrix<kSize, AlongRows>(), plan, numbers, y);
   std::uint32_t words[2][2][kWords];  // of chunks 2 * of_four and the next, of both their halves
 #pragma unroll
   for (unsigned i = 0; i < 2; ++i) {
@@ -274,15 +349,14 @@ __global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) 
 #pragma unroll
       for (unsigned w = 0; w < kWords; ++w) {
         const auto& sums = y[half * kWords + w];
-        words[i][half][w] = OutputPair<kSize>(sums[i], sums[i + 2]);
+        words[i][half][w] = OutputPair(sums[i], sums[i + 2], factor);
       }
       if ((inexact >> (4 * chunk) & 1u) != 0 && chunk_at(chunk) + first < count) {
-        const SignedChunk elements{job.x + chunk_at(chunk), 1, job.before};
+        std::uint32_t exact[kWords];
+        ExactOutputs<kSize>({job.x + chunk_at(chunk), 1, job.before}, nullptr, first, 1, kWords,
+                            exact);
 #pragma unroll
-        for (unsigned w = 0; w < kWords; ++w) {
-          words[i][half][w] = ExactOutput<kSize>(elements, first + 2 * w) |
-                              ExactOutput<kSize>(elements, first + 2 * w + 1) << 16;
-        }
+        for (unsigned w = 0; w < kWords; ++w) words[i][half][w] = exact[w];
       }
     }
   }
@@ -305,103 +379,114 @@ __global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) 
   if (job.amax != nullptr) cuda::StoreBlockAmax<kThreads>(largest.Value(), job.amax);
 }
 
+// The signs of the rows that the lanes of a warp read, gathered: word t serves lanes 4 n + t. Rows
+// 8 j + 2 t and the next have bit j of the word's lower and of its upper half.
+struct GatheredSigns {
+  std::uint32_t words[4];
+
+  // The sign bits of pair j in a word of two BF16 numbers.
+  static __device__ std::uint32_t OfPair(std::uint32_t word, unsigned j) {
+    return word << (15 - j) & 0x80008000u;
+  }
+};
+GatheredSigns Gathered(const HadamardSigns& signs) {
+  GatheredSigns gathered{};
+  for (unsigned k = 0; k < kChunk; ++k) {
+    const bool negates = signs.Negates(static_cast<int>(k));
+    gathered.words[k % 8 / 2] |= static_cast<std::uint32_t>(negates) << (k / 8 + k % 2 * 16);
+  }
+  return gathered;
+}
+
 // Chunks of 128 rows of one column. A lane reads two neighbouring columns and writes four.
-template <int kSize>
-__global__ void __launch_bounds__(kThreads, 3) HadamardColumnsKernel(ChunkJob job) {
+// kWhole: the matrix consists of whole chunks of whole warps.
+template <int kSize, bool kWhole>
+__global__ void __launch_bounds__(kThreads, 4)
+    HadamardColumnsKernel(ChunkJob job, GatheredSigns before) {
   const unsigned lane = threadIdx.x % 32, of_four = lane % 4, of_eight = lane / 4;
-  const std::size_t pairs = job.cols / 2, warps = DivideUp(pairs, std::size_t{8});
-  const std::size_t warp = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  const std::size_t top = warp / warps * kChunk, first_pair = warp % warps * 8;
-  const auto exists = [&](std::size_t row, std::size_t pair) {
-    return row < job.rows && pair < pairs;
+  const std::uint32_t pairs = job.cols / 2, warps = DivideUp(pairs, 8u);
+  const std::uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / 32;
+  const std::uint32_t top = warp / warps * kChunk, first_pair = warp % warps * 8;
+  const auto exists = [&](std::uint32_t row, std::uint32_t pair) {
+    return kWhole || (row < job.rows && pair < pairs);
   };
   Numbers numbers[2];  // of both columns
   Magnitudes magnitudes;
-  const std::size_t own_pair = first_pair + of_eight;
+  const std::uint32_t own_pair = first_pair + of_eight;
+  const std::uint32_t signs = before.words[of_four];
+  const Bf16* from = job.x + std::size_t{top + of_four * 2} * job.cols + 2 * own_pair;
 #pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
+  for (unsigned j = 0; j < 2 * kProducts; ++j) {
+    std::uint32_t words[2];
 #pragma unroll
-    for (unsigned i = 0; i < 2; ++i) {
-      const unsigned first = q * 16 + i * 8 + of_four * 2;
-      std::uint32_t words[2];
-#pragma unroll
-      for (unsigned k = 0; k < 2; ++k) {
-        const std::size_t row = top + first + k;
-        words[k] =
-            exists(row, own_pair)
-                ? *reinterpret_cast<const std::uint32_t*>(job.x + row * job.cols + 2 * own_pair)
-                : 0u;
-        magnitudes.Add(words[k]);
-      }
-      const std::uint32_t signs =
-          SignBitsOfPair(job.before.words[q / 2], q % 2 * 16 + i * 8 + of_four * 2);
-      numbers[0][q][i] = __byte_perm(words[0], words[1], 0x5410) ^ signs;
-      numbers[1][q][i] = __byte_perm(words[0], words[1], 0x7632) ^ signs;
+    for (unsigned k = 0; k < 2; ++k) {
+      const bool inside = exists(top + j * 8 + of_four * 2 + k, own_pair);
+      words[k] = inside ? *reinterpret_cast<const std::uint32_t*>(from + k * job.cols) : 0u;
+      magnitudes.Add(words[k]);
     }
+    from += std::size_t{job.cols} * 8;
+    const std::uint32_t of_pair = GatheredSigns::OfPair(signs, j);
+    numbers[0][j / 2][j % 2] = __byte_perm(words[0], words[1], 0x5410) ^ of_pair;
+    numbers[1][j / 2][j % 2] = __byte_perm(words[0], words[1], 0x7632) ^ of_pair;
   }
   const ChunkPlan plan = magnitudes.Plan<kSize>();
-  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.parts == 0);
+  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
   const FragmentA matrix = Matrix<kSize, DownColumns>();
   std::uint32_t of_column[2][kProducts][2];  // of pairs 2 * of_four and the next, one column each
 #pragma unroll
   for (unsigned column = 0; column < 2; ++column) {
     ChunkSums y;
-    RoundedSums<kSize, DownColumns::Stages(kSize)>(matrix, plan, numbers[column], y);
+    const float factor =
+        RoundedSums<kSize, DownColumns::Stages(kSize)>(matrix, plan, numbers[column], y);
 #pragma unroll
     for (unsigned q = 0; q < kProducts; ++q) {
-      of_column[column][q][0] = OutputPair<kSize>(y[q][0], y[q][1]);
-      of_column[column][q][1] = OutputPair<kSize>(y[q][2], y[q][3]);
+      of_column[column][q][0] = OutputPair(y[q][0], y[q][1], factor);
+      of_column[column][q][1] = OutputPair(y[q][2], y[q][3], factor);
     }
   }
-  const std::size_t out_pair = first_pair + 2 * of_four;
-  std::uint32_t words[kProducts][2][2];  // of a row; two columns each
+  const std::uint32_t out_pair = first_pair + 2 * of_four;
+  std::uint32_t words[kProducts * 2][2];  // of a row; two columns each
 #pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-    for (unsigned half = 0; half < 2; ++half) {
-      const std::uint32_t a = of_column[0][q][half], b = of_column[1][q][half];
-      words[q][half][0] = __byte_perm(a, b, 0x5410);
-      words[q][half][1] = __byte_perm(a, b, 0x7632);
-    }
+  for (unsigned i = 0; i < kProducts * 2; ++i) {
+    const std::uint32_t a = of_column[0][i / 2][i % 2], b = of_column[1][i / 2][i % 2];
+    words[i][0] = __byte_perm(a, b, 0x5410);
+    words[i][1] = __byte_perm(a, b, 0x7632);
   }
 #pragma unroll
-  for (unsigned i = 0; i < 2; ++i) {
-    if ((inexact >> (4 * (2 * of_four + i)) & 1u) == 0) continue;
+  for (unsigned n = 0; n < 2; ++n) {
+    const bool is_exact = (inexact >> (4 * (2 * of_four + n)) & 1u) != 0;
+    if (!is_exact || !exists(top, out_pair + n)) continue;
+    const SignedChunk even{job.x + std::size_t{top} * job.cols + 2 * (out_pair + n), job.cols,
+                           job.before};
+    const SignedChunk odd{even.first + 1, job.cols, job.before};
+    const unsigned count = DivideUp(min(job.rows - top, kChunk) - of_eight, 8u);
+    std::uint32_t exact[kProducts * 2] = {};
+    ExactOutputs<kSize>(even, &odd, of_eight, 8, count, exact);
 #pragma unroll
-    for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-      for (unsigned half = 0; half < 2; ++half) {
-        const unsigned place = q * 16 + half * 8 + of_eight;
-        if (!exists(top + place, out_pair + i)) continue;
-        const SignedChunk even{job.x + top * job.cols + 2 * (out_pair + i), job.cols, job.before};
-        const SignedChunk odd{even.first + 1, job.cols, job.before};
-        words[q][half][i] = ExactOutput<kSize>(even, place) | ExactOutput<kSize>(odd, place) << 16;
-      }
-    }
+    for (unsigned i = 0; i < kProducts * 2; ++i) words[i][n] = exact[i];
   }
   __syncwarp();  // exact sums have read whole chunks
   LargestOutput largest;
+  Bf16* to = job.out + std::size_t{top + of_eight} * job.cols + 2 * out_pair;
 #pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-    for (unsigned half = 0; half < 2; ++half) {
-      const unsigned place = q * 16 + half * 8 + of_eight;
-      const bool negates = (job.after.words[q / 2] >> (place % 32) & 1u) != 0;
-      std::uint32_t(&pair)[2] = words[q][half];
-#pragma unroll
-      for (std::uint32_t& word : pair) {
-        largest.Add(word);
-        if (negates) word ^= 0x80008000u;
-      }
-      if (!exists(top + place, out_pair)) continue;
-      Bf16* const to = job.out + (top + place) * job.cols + 2 * out_pair;
-      if (job.writes_four) {
+  for (unsigned i = 0; i < kProducts * 2; ++i) {
+    std::uint32_t(&pair)[2] = words[i];
+    largest.Add(pair[0]);
+    largest.Add(pair[1]);
+    if (job.signs_after) {
+      const std::uint32_t place = i * 8 + of_eight;
+      const bool negates = (job.after.words[i / 4] >> (place % 32) & 1u) != 0;
+      if (negates) pair[0] ^= 0x80008000u, pair[1] ^= 0x80008000u;
+    }
+    if (exists(top + i * 8 + of_eight, out_pair)) {
+      if (kWhole || job.writes_four) {
         *reinterpret_cast<uint2*>(to) = {pair[0], pair[1]};
       } else {
         reinterpret_cast<std::uint32_t*>(to)[0] = pair[0];
         if (out_pair + 1 < pairs) reinterpret_cast<std::uint32_t*>(to)[1] = pair[1];
       }
     }
+    to += std::size_t{job.cols} * 8;
   }
   if (job.amax != nullptr) cuda::StoreBlockAmax<kThreads>(largest.Value(), job.amax);
 }
@@ -410,10 +495,14 @@ template <int kSize>
 void Launch(const ChunkJob& job, bool down_columns, cudaStream_t stream) {
   if (down_columns) {
     const std::size_t warps =
-        DivideUp(job.cols / 2, std::size_t{8}) * DivideUp(job.rows, std::size_t{kChunk});
-    HadamardColumnsKernel<kSize><<<Blocks(warps * 32, kThreads), kThreads, 0, stream>>>(job);
+        std::size_t{DivideUp(job.cols / 2, 8u)} * DivideUp(job.rows, std::uint32_t{kChunk});
+    const bool whole = job.cols % 16 == 0 && job.rows % kChunk == 0 &&
+                       warps % (kThreads / 32) == 0 && job.writes_four;
+    const auto kernel =
+        whole ? HadamardColumnsKernel<kSize, true> : HadamardColumnsKernel<kSize, false>;
+    kernel<<<Blocks(warps * 32, kThreads), kThreads, 0, stream>>>(job, Gathered(job.before));
   } else {
-    const std::size_t warps = DivideUp(job.rows * job.cols, std::size_t{8 * kChunk});
+    const std::size_t warps = DivideUp(std::size_t{job.rows} * job.cols, std::size_t{8 * kChunk});
     HadamardRowsKernel<kSize><<<Blocks(warps * 32, kThreads), kThreads, 0, stream>>>(job);
   }
   CheckLaunch("TransformGroups");
@@ -436,16 +525,18 @@ bool TransformGroupsOnTensorCores(const HadamardTransform& transform, HadamardWa
                                   cudaStream_t stream) {
   const std::size_t bytes = down_columns ? 4 : 16;
   if (transform.size < 16 || !IsAligned(x, bytes) || !IsAligned(out, bytes)) return false;
-  if ((down_columns && cols % 2 != 0) || rows * cols >= std::size_t{1} << 40) return false;
+  if (down_columns && cols % 2 != 0) return false;
+  if (rows >= 1u << 31 || cols >= 1u << 31 || rows * cols >= std::size_t{1} << 40) return false;
   const HadamardSigns signs = SignsOfChunk(transform), none;
   const bool forth = way == HadamardWay::kForth;
   if (amax != nullptr) Check(cudaMemsetAsync(amax, 0, sizeof *amax, stream), "memset");
-  const ChunkJob job{rows,
-                     cols,
+  const ChunkJob job{static_cast<std::uint32_t>(rows),
+                     static_cast<std::uint32_t>(cols),
                      x,
                      out,
                      forth ? signs : none,
                      forth ? none : signs,
+                     !forth,
                      amax,
                      cols % 4 == 0 && IsAligned(out, 8)};
   switch (transform.size) {

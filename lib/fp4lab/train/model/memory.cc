@@ -98,6 +98,25 @@ double ObservationBytes(const TrainConfig& c, double tokens) {
          kFloat * (seen * FloatsPerToken(c.model) + 2 * Parameters(c.model));
 }
 
+bool IsLargestByBatch(const MemoryNeed& need, double state) {
+  return need.activations > need.weights + need.operands + state;
+}
+
+// Why `count` times what `need` says does not fit; "" if it fits. `what`: "4 runs at a time need".
+std::string WhyTooLarge(const MemoryNeed& need, double state, int count, const std::string& what,
+                        const MemoryRoom& room, const std::string& remedy) {
+  const double all = count * (need.Total() + state);
+  if (all <= static_cast<double>(room.bytes)) return "";
+  return what + " about " + Gibibytes(all) + " of memory (weights and moments " +
+         Gibibytes(count * need.weights) + ", activations " + Gibibytes(count * need.activations) +
+         ", the rest " + Gibibytes(all - count * (need.weights + need.activations)) + "), and " +
+         room.of + " has " + Gibibytes(static_cast<double>(room.bytes)) + " left; " + remedy +
+         (IsLargestByBatch(need, state)
+              ? "more micro_batches, a smaller batch or a shorter sequence"
+              : "fewer layers, a smaller d_model, ffn or vocabulary") +
+         " would need less";
+}
+
 }  // namespace
 
 MemoryNeed EstimateMemory(const TrainConfig& c) {
@@ -119,23 +138,20 @@ void CheckMemory(const TrainConfig& config, const std::string& where, int runs, 
   if (config.device != Device::kCpu) return;
   const MemoryNeed need = EstimateMemory(config);
   const double state = need.state * states;
-  const double all = runs * (need.Total() + state);
-  const MemoryRoom room = AvailableMemory();
-  if (all <= static_cast<double>(room.bytes)) return;
-  const bool by_batch = need.activations > need.weights + need.operands + state;
+  const std::string what = runs > 1 ? std::to_string(runs) + " runs at a time need" : "a run needs";
+  const std::string why =
+      WhyTooLarge(need, state, runs, what, AvailableMemory(), runs > 1 ? "fewer --jobs, " : "");
+  if (why.empty()) return;
   const Json empty = Json::object();
-  const std::string count =
-      runs > 1 ? std::to_string(runs) + " runs at a time need" : "a run needs";
-  const std::string parts = "weights and moments " + Gibibytes(runs * need.weights) +
-                            ", activations " + Gibibytes(runs * need.activations) + ", the rest " +
-                            Gibibytes(all - runs * (need.weights + need.activations));
-  throw Error(JsonObject(empty, where).Where(by_batch ? "batch" : "model"),
-              count + " about " + Gibibytes(all) + " of memory (" + parts + "), and " + room.of +
-                  " has " + Gibibytes(static_cast<double>(room.bytes)) + " left; " +
-                  (runs > 1 ? "fewer --jobs, " : "") +
-                  (by_batch ? "more micro_batches, a smaller batch or a shorter sequence"
-                            : "fewer layers, a smaller d_model, ffn or vocabulary") +
-                  " would need less");
+  const char* const member = IsLargestByBatch(need, state) ? "batch" : "model";
+  throw Error(JsonObject(empty, where).Where(member), why);
+}
+
+std::string WhyNoMemory(const TrainConfig& config, int processes) {
+  const IeeeArithmetic ieee;
+  return WhyTooLarge(EstimateMemory(config), 0.0, processes,
+                     std::to_string(processes) + " processes on this host need", SharedMemory(),
+                     "fewer processes per host, ");
 }
 
 }  // namespace fp4lab

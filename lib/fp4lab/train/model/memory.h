@@ -28,4 +28,8 @@ MemoryNeed EstimateMemory(const TrainConfig& config);
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs = 1,
                  double states = 0.0);
 
+// Why `processes` processes of this run need more than SharedMemory(); "" if they do not. None of
+// them may have allocated its memory.
+std::string WhyNoMemory(const TrainConfig& config, int processes);
+
 }  // namespace fp4lab

@@ -93,6 +93,24 @@ std::string WhyAnyApart(const World& world) {
   return TextOfFirst(why);
 }
 
+// The processes on this host.
+int SizeOnHost() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int size = 0;
+  MPI_Comm_size(host, &size);
+  MPI_Comm_free(&host);
+  return size;
+}
+
+// The first text of those of all processes that is not empty; the same on all processes.
+std::string FirstOf(const std::string& own) {
+  const std::vector<std::string> texts = TextsOnFirst(own);
+  const auto first = std::find_if(texts.begin(), texts.end(),
+                                  [](const std::string& text) { return !text.empty(); });
+  return TextOfFirst(first == texts.end() ? "" : *first);
+}
+
 class MpiProcesses final : public Processes {
  public:
   explicit MpiProcesses(const World& world) : rank_(world.rank), size_(world.size) {}
@@ -195,13 +213,9 @@ class MpiProcesses final : public Processes {
 
 }  // namespace
 
-std::unique_ptr<Processes> MakeMpiProcesses(const World& world, int micro_batches,
-                                            const std::string& where) {
-  if (micro_batches % world.size != 0) {
-    throw Error(where, "\"micro_batches\" " + std::to_string(micro_batches) +
-                           " is not a multiple of the " + std::to_string(world.size) +
-                           " processes");
-  }
+std::unique_ptr<Processes> MakeMpiProcesses(
+    const World& world, const std::string& where,
+    const std::function<std::string(int on_host)>& why_not) {
   Session& session = Session::Begun();
   std::string why;
   if (RankInMpi() != world.rank || SizeInMpi() != world.size) {
@@ -211,6 +225,7 @@ std::unique_ptr<Processes> MakeMpiProcesses(const World& world, int micro_batche
           "; use the launcher of the library that this program was built with";
   } else {
     why = WhyAnyApart(world);
+    if (why.empty()) why = FirstOf(why_not(SizeOnHost()));
   }
   if (!why.empty()) {
     session.LeaveOpen();

@@ -4,8 +4,9 @@
 
 namespace fp4lab {
 
-std::unique_ptr<Processes> MakeMpiProcesses(const World& world, int /*micro_batches*/,
-                                            const std::string& where) {
+std::unique_ptr<Processes> MakeMpiProcesses(
+    const World& world, const std::string& where,
+    const std::function<std::string(int on_host)>& /*why_not*/) {
   throw Error(where, "\"cpu\" trains in one process, and a launcher started " +
                          std::to_string(world.size) +
                          "; use threads, a build with MPI (cmake -DFP4LAB_MPI=ON), or \"cuda\"");

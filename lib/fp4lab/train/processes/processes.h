@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,11 +52,12 @@ void AddTo(std::span<const float> x, std::span<float> total);
 std::unique_ptr<Processes> MakeOneProcess();
 
 // The processes of a world of several, by MPI: process r computes the micro-batches r, r + size,
-// ... of each step. Waits for all of them. Throws a one-line Error at `where`: no MPI in this build
-// (mpi_absent.cc), micro_batches that are no multiple of the processes, a launcher that the MPI
-// library does not know, or processes that differ (WhyApart).
-std::unique_ptr<Processes> MakeMpiProcesses(const World& world, int micro_batches,
-                                            const std::string& where);
+// ... of each step. Waits for all of them. `why_not` says why this process cannot take part as one
+// of `on_host` on its host, or "". Throws a one-line Error at `where`, the same in all processes:
+// no MPI in this build (mpi_absent.cc), a launcher that the MPI library does not know, processes
+// that differ (WhyApart), or the first process's reason not to take part.
+std::unique_ptr<Processes> MakeMpiProcesses(const World& world, const std::string& where,
+                                            const std::function<std::string(int on_host)>& why_not);
 
 // The MPI library of this program, as "Open MPI v4.1.4"; empty in a build without MPI.
 std::string MpiLibrary();

@@ -40,10 +40,20 @@ struct BlockFields {
   }
 };
 
+// Whether RoundWords makes the block. Where the formulas of a dialect that divides are chosen at
+// run time, it is twice as slow.
+template <FormatId kElement, ElementRounding kRounding, bool kDivides, bool kQuest, class Formulas>
+constexpr bool kRoundsWords =
+    kElement == FormatId::kE2M1 && !kQuest &&
+    (kRounding == ElementRounding::kNearestEven || kRounding == ElementRounding::kTiesAway) &&
+    !(kDivides && std::is_same_v<Formulas, AnyFormulas>);
+
 template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive,
           bool kQuest, class Formulas, bool kTransposed>
-__global__ void __launch_bounds__(kValuesThreads, 4)
-    RegisterValuesKernel(Dialect d, RegisterJob job, KeyedStream random) {
+__global__ void __launch_bounds__(kValuesThreads, kAdaptive ? 6 : 4)
+    RegisterValuesKernel(const __grid_constant__ Dialect argument, RegisterJob job,
+                         KeyedStream random) {
+  Dialect d = argument;
   using Values = ElementValues<kElement, kRounding, kDivides>;
   Formulas::Set(&d);  // compile-time constants
   d.element = kElement;
@@ -57,6 +67,14 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
   LoadBlock<kBlock, kTransposed>(job, place, words);
   const TensorScale tensor =
       HasTensorScale(d) ? TensorScaleOf(d, job.amax[d.row_scaled ? place.row : 0]) : TensorScale{};
+  if constexpr (kRoundsWords<kElement, kRounding, kDivides, kQuest, Formulas>) {
+    std::uint32_t rounded[kBlock / 2];
+    const BlockNumbers numbers =
+        RoundWords<kRounding, kDivides, kBlock, kAdaptive>(d, argument, tensor, words, rounded);
+#pragma unroll
+    for (int i = 0; i < kBlock / 2; ++i) words[i] = TimesScale(d, rounded[i], numbers.scale);
+    return StoreBlock<kBlock, kTransposed>(job, place, words);
+  }
   const BlockNumbers numbers = ChosenOfWords<Values, kBlock, kAdaptive, kQuest>(d, tensor, words);
   const Values values(d, numbers);
   const BlockFields<kRounding, kBlock> fields(random, place.element);
