@@ -8,7 +8,6 @@
 // partial sums. The numbers of a chunk that span too many binades are added in two or three parts,
 // by magnitude, each with exact sums.
 #include "fp4lab/base/memory/alignment.h"
-#include "fp4lab/cuda/device/amax.cuh"
 #include "fp4lab/gpu/gemm/mma.cuh"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
 #include "fp4lab/gpu/quantize/hadamard_device.cuh"
@@ -85,9 +84,18 @@ __device__ void SumsOf(const FragmentA& matrix, const Numbers& numbers, ChunkSum
   }
 }
 
-// How the sums of a chunk are made: of all numbers, of two parts by magnitude, of many parts
-// (WideSums), or one by one (ExactOutput).
-enum class Way : std::uint8_t { kExact, kOne, kTwo, kWide };  // ordered for a maximum over a warp
+template <class Act>
+__device__ void ForSums(const Act& act) {
+#pragma unroll
+  for (unsigned q = 0; q < kProducts; ++q) {
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) act(q, i);
+  }
+}
+
+// How the sums of a chunk are made: of all numbers, of two or three parts by magnitude, of many
+// parts (WideSums), or one by one (ExactOutputs).
+enum class Way : std::uint8_t { kExact, kOne, kTwo, kThree, kWide };  // ordered for a maximum
 struct ChunkPlan {
   Way way;
   std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
@@ -113,6 +121,7 @@ __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
   const bool fits = high < 254 - HadamardStages(kSize) && low > 16;  // no overflow, no subnormals
   if (fits && binades <= kBinades<kSize>) return {Way::kOne, high, low};
   if (fits && binades <= 2 * kBinades<kSize>) return {Way::kTwo, high, low};
+  if (fits && binades < 3 * kBinades<kSize>) return {Way::kThree, high, low};
   return {high < 255 && binades <= kWideBinades ? Way::kWide : Way::kExact, high, low};
 }
 
@@ -225,17 +234,27 @@ __device__ float RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Num
     SumsOf<kStages>(matrix, numbers, y);
     return kFactor;
   }
-  if (way == Way::kTwo) {
+  if (way <= Way::kThree) {
     Numbers part;
     ChunkSums lower;
     Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
     SumsOf<kStages>(matrix, part, y);
-    SumsOf<kStages>(matrix, numbers, lower);
-#pragma unroll
-    for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-      for (unsigned i = 0; i < 4; ++i) y[q][i] = y[q][i] + lower[q][i];
+    if (way == Way::kTwo) {
+      SumsOf<kStages>(matrix, numbers, lower);
+      ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + lower[q][i]; });
+      return kFactor;
     }
+    Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
+    SumsOf<kStages>(matrix, part, lower);
+    ForSums([&](unsigned q, unsigned i) {  // what the sum loses stays in `lower`
+      const float a = y[q][i], b = lower[q][i], sum = a + b, other = sum - a;
+      lower[q][i] = (a - (sum - other)) + (b - other);
+      y[q][i] = sum;
+    });
+    ChunkSums least;
+    SumsOf<kStages>(matrix, numbers, least);
+    // The inner sum is exact: the third part has a binade less than the others.
+    ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + (lower[q][i] + least[q][i]); });
     return kFactor;
   }
   std::uint32_t copies[2 * kProducts];
@@ -264,8 +283,9 @@ struct SignedChunk {
     return __uint_as_float(bits ^ (signs.Negates(static_cast<int>(k)) ? 0x80000000u : 0u));
   }
 };
-// Outputs place, place + step and on of a chunk as words of two neighbours: of one chunk (`odd` is
-// null), or of two, an output of each in a word. Out of line: the rare case would need registers.
+// `count` words of two outputs of a chunk from place on, `step` apart: of one chunk (`odd` is
+// null), or of two, an output of each in a word. Words from `count` to kProducts * 2 become 0 in
+// the second case. Out of line: the rare case would need registers.
 template <int kSize>
 __device__ __noinline__ void ExactOutputs(const SignedChunk& even, const SignedChunk* odd,
                                           unsigned place, unsigned step, unsigned count,
@@ -282,6 +302,7 @@ __device__ __noinline__ void ExactOutputs(const SignedChunk& even, const SignedC
     const std::uint32_t bits = output(chunk, place + (odd != nullptr ? i / 2 : i) * step);
     words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
   }
+  for (unsigned i = count; odd != nullptr && i < kProducts * 2; ++i) words[i] = 0;
 }
 
 // The sign bits of numbers `first` and `first` + 1 in a word of two BF16 numbers.
@@ -296,7 +317,13 @@ class LargestOutput {
     const std::uint32_t magnitudes = pair & 0x7FFF7FFFu;
     asm("max.bf16x2 %0, %0, %1;" : "+r"(largest_) : "r"(magnitudes));
   }
-  __device__ float Value() const { return fmaxf(HalfOf(largest_, 0), HalfOf(largest_, 1)); }
+  // Raises *amax to the largest magnitude of the warp. A warp reads *amax first, perhaps an earlier
+  // and smaller value, since most warps have nothing to raise.
+  __device__ void Raise(std::uint32_t* amax) const {
+    const float own = fmaxf(HalfOf(largest_, 0), HalfOf(largest_, 1));
+    const std::uint32_t bits = __reduce_max_sync(kAllLanes, __float_as_uint(own));
+    if (threadIdx.x % 32 == 0 && bits > *amax) atomicMax(amax, bits);
+  }
 
  private:
   std::uint32_t largest_ = 0;
@@ -376,7 +403,7 @@ __global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) 
       if (place < count) cuda::StoreWords(job.out + place, words[i][half]);
     }
   }
-  if (job.amax != nullptr) cuda::StoreBlockAmax<kThreads>(largest.Value(), job.amax);
+  if (job.amax != nullptr) largest.Raise(job.amax);
 }
 
 // The signs of the rows that the lanes of a warp read, gathered: word t serves lanes 4 n + t. Rows
@@ -460,7 +487,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                            job.before};
     const SignedChunk odd{even.first + 1, job.cols, job.before};
     const unsigned count = DivideUp(min(job.rows - top, kChunk) - of_eight, 8u);
-    std::uint32_t exact[kProducts * 2] = {};
+    std::uint32_t exact[kProducts * 2];
     ExactOutputs<kSize>(even, &odd, of_eight, 8, count, exact);
 #pragma unroll
     for (unsigned i = 0; i < kProducts * 2; ++i) words[i][n] = exact[i];
@@ -488,7 +515,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     }
     to += std::size_t{job.cols} * 8;
   }
-  if (job.amax != nullptr) cuda::StoreBlockAmax<kThreads>(largest.Value(), job.amax);
+  if (job.amax != nullptr) largest.Raise(job.amax);
 }
 
 template <int kSize>
