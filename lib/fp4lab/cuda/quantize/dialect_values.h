@@ -41,7 +41,7 @@ bool CanQuantizeToValues(const Dialect& dialect);
 // Quantizes to job.values, in order with the stream's other work, without waiting. The general
 // kernels have one thread for a block of one row (or for a group of 128 elements of MS-EDEN), half
 // a warp or a whole warp for a block of several rows; kernels in registers take what most recipes
-// have (block_registers.cuh).
+// have (values/block_registers.cuh).
 void QuantizeToValues(const Dialect& dialect, const ValuesJob& job, StreamHandle stream = nullptr);
 
 }  // namespace fp4lab::cuda

@@ -1,7 +1,7 @@
 // Values for GEMMs in dialects with large blocks, BF16 or binary32: the lanes of a warp share a
 // block of 64 or 128 elements of one row, a thread block has 64 neighbouring blocks down columns of
 // BF16, or a tile of 128 x 128. A thread holds its elements in registers.
-#include "fp4lab/cuda/quantize/block_registers.cuh"
+#include "fp4lab/cuda/quantize/values/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
 
 namespace fp4lab::cuda {

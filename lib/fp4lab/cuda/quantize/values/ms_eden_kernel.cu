@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/cuda/quantize/block_registers.cuh"
+#include "fp4lab/cuda/quantize/values/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
 #include "fp4lab/quantize/ms_eden.h"
 
