@@ -5,8 +5,8 @@
 //
 // Tensor cores align their terms to the largest and cut off what lies below its 24th bit. So a sum
 // is exact, in any order, if all terms are multiples of a number that is 2^-24 of a bound of all
-// partial sums. The numbers of a chunk that span too many binades are added in two or three parts,
-// by magnitude, each with exact sums.
+// partial sums. The numbers of a chunk that span too many binades are added in parts by magnitude,
+// each with exact sums.
 #include "fp4lab/base/memory/alignment.h"
 #include "fp4lab/gpu/gemm/mma.cuh"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
@@ -101,9 +101,15 @@ struct ChunkPlan {
   std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
 };
 
-// Binades of numbers that are multiples of 2^-24 of the largest possible sum.
+// Binades of BF16 numbers that are multiples of 2^-24 of their largest possible sum.
 template <int kSize>
 constexpr std::uint32_t kBinades = 17 - HadamardStages(kSize);
+
+// Binades that three parts serve, so that what the sum of the first two loses and the third part's
+// sum together fit into binary32. In units of 2^high, for groups of 2^g numbers: the loss is at
+// most 2^(g - 23), the third sum is below 2^(3 g - 33), and both are multiples of 2^(-6 - binades).
+template <int kSize>
+constexpr std::uint32_t kBinadesOfThree = kSize == 16 ? 36 : 3 * kBinades<kSize> - 1;
 
 // The least magnitude of part `part` of a chunk, as bits of BF16.
 template <int kSize>
@@ -121,7 +127,7 @@ __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
   const bool fits = high < 254 - HadamardStages(kSize) && low > 16;  // no overflow, no subnormals
   if (fits && binades <= kBinades<kSize>) return {Way::kOne, high, low};
   if (fits && binades <= 2 * kBinades<kSize>) return {Way::kTwo, high, low};
-  if (fits && binades < 3 * kBinades<kSize>) return {Way::kThree, high, low};
+  if (fits && binades <= kBinadesOfThree<kSize>) return {Way::kThree, high, low};
   return {high < 255 && binades <= kWideBinades ? Way::kWide : Way::kExact, high, low};
 }
 
@@ -253,7 +259,7 @@ __device__ float RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Num
     });
     ChunkSums least;
     SumsOf<kStages>(matrix, numbers, least);
-    // The inner sum is exact: the third part has a binade less than the others.
+    // The inner sum is exact: see kBinadesOfThree.
     ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + (lower[q][i] + least[q][i]); });
     return kFactor;
   }
