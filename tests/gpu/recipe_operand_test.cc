@@ -95,7 +95,7 @@ std::vector<float> Spread(std::size_t size, int binades) {
 
 TEST_CASE("Transforms of numbers of few and of many binades are the CPU's", "[gpu][recipes]") {
   if (NoGpu()) return;
-  for (const int binades : {1, 6, 9, 12, 20, 26, 31, 36, 40, 44, 60, 120}) {
+  for (const int binades : {1, 6, 9, 12, 20, 26, 31, 36, 40, 44, 60, 76, 120}) {
     for (const Place& place : {Place{7, 128, false}, {128, 24, true}}) {
       for (const int size : {16, 32, 64, 128}) {
         CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place,
