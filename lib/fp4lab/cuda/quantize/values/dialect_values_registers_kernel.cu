@@ -3,8 +3,8 @@
 // dialect_values_kernel.cu, which read each element several times and choose each formula anew.
 #include <type_traits>
 
-#include "fp4lab/cuda/quantize/values/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
+#include "fp4lab/cuda/quantize/values/round_words.cuh"
 
 namespace fp4lab::cuda {
 namespace {

@@ -2,8 +2,8 @@
 #include <type_traits>
 
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/cuda/quantize/values/block_registers.cuh"
 #include "fp4lab/cuda/quantize/values/dialect_values.cuh"
+#include "fp4lab/cuda/quantize/values/round_words.cuh"
 #include "fp4lab/quantize/ms_eden.h"
 
 namespace fp4lab::cuda {
