@@ -47,21 +47,17 @@ template <int kWords>
 __device__ void CleanNan(std::uint32_t (&words)[kWords]) {
 #pragma unroll
   for (std::uint32_t& word : words) {
-    asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(word) : "r"(0x3F803F80u));
+    word = AsWord(__hmul2_rn(AsPair(word), AsPair(0x3F803F80u)));
   }
 }
 
 // The largest magnitude; NaN is ignored.
 template <int kWords>
 __device__ float AmaxOfWords(const std::uint32_t (&words)[kWords]) {
-  std::uint32_t largest = 0;
+  __nv_bfloat162 largest = AsPair(0u);
 #pragma unroll
-  for (const std::uint32_t word : words) {
-    std::uint32_t magnitudes;
-    asm("abs.bf16x2 %0, %1;" : "=r"(magnitudes) : "r"(word));
-    asm("max.bf16x2 %0, %0, %1;" : "+r"(largest) : "r"(magnitudes));
-  }
-  return fmaxf(__uint_as_float(largest << 16), __uint_as_float(largest & 0xFFFF0000u));
+  for (const std::uint32_t word : words) largest = __hmax2(largest, __habs2(AsPair(word)));
+  return fmaxf(HalfOf(AsWord(largest), 0), HalfOf(AsWord(largest), 1));
 }
 
 }  // namespace fp4lab::cuda

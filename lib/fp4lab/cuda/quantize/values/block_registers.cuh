@@ -230,9 +230,7 @@ __device__ void StoreBlock(const RegisterJob& job, const RegisterPlace& place,
 
 // Rounds two values to BF16, a in the low half.
 __device__ inline std::uint32_t Bf16Pair(float a, float b) {
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
-  return pair;
+  return AsWord(__floats2bfloat162_rn(a, b));
 }
 
 template <int kWords>
