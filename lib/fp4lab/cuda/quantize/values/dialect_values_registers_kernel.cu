@@ -50,7 +50,7 @@ constexpr bool kRoundsWords =
 
 template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBlock, bool kAdaptive,
           bool kQuest, class Formulas, bool kTransposed>
-__global__ void __launch_bounds__(kValuesThreads, kAdaptive ? 6 : 4)
+__global__ void __launch_bounds__(kValuesThreads, kAdaptive ? 3 : 4)
     RegisterValuesKernel(const __grid_constant__ Dialect argument, RegisterJob job,
                          KeyedStream random) {
   Dialect d = argument;

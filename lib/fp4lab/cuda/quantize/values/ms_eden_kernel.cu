@@ -153,7 +153,7 @@ __device__ void StoreBlocks(std::uint16_t* to, std::size_t stride,
 // A thread has one block of a row, or those of two neighbouring columns. Eight neighbouring threads
 // have a row's group; threads of eight parts of the thread block have two columns' groups.
 template <bool kDivides, bool kAdaptive, bool kTransposed>
-__global__ void __launch_bounds__(kValuesThreads, 4)
+__global__ void __launch_bounds__(kValuesThreads, kAdaptive ? 3 : 4)
     MsEdenRegistersKernel(const __grid_constant__ Dialect argument, RegisterJob job,
                           RandomSource source) {
   constexpr unsigned kColumns = kTransposed ? 2 : 1, kPlaces = kValuesThreads / kParts;
