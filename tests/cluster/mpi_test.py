@@ -159,9 +159,10 @@ def too_large_for_two():
     """A model that the memory of this machine holds once, but not twice: it is refused before it is allocated."""
     with open("/proc/meminfo") as file:
         available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
-    width = 1024
-    vocabulary = int(0.7 * available / (20 * 2 * width))  # bytes of a parameter; embedding and head
-    model = {"layers": 1, "d_model": width, "heads": 8, "ffn": 1024, "sequence": 32, "vocabulary": vocabulary}
+    width, ffn = 2048, 8192
+    parameters = 4 * width**2 + 2 * width * ffn  # of a block
+    layers = int(0.65 * available / (20 * parameters))  # 20 bytes of a parameter, and some more for products
+    model = {"layers": layers, "d_model": width, "heads": 16, "ffn": ffn, "sequence": 32, "activation": "gelu"}
     return configuration("large", {"model": model, "batch": 4, "micro_batches": 2, "recipe": "bf16"})
 
 
