@@ -7,6 +7,7 @@ metrics and diagnostics. Stops and kills such runs, and goes on with other numbe
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -156,14 +157,17 @@ def check_refused(arguments, text, environment={}):
 
 
 def too_large_for_two():
-    """A model that the memory of this machine holds once, but not twice: it is refused before it is allocated."""
-    with open("/proc/meminfo") as file:
-        available = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+    """A model that the memory here holds once, but not twice: it is refused before it is allocated."""
     width, ffn = 2048, 8192
+
+    def deep(layers):
+        model = {"layers": layers, "d_model": width, "heads": 16, "ffn": ffn, "sequence": 32, "activation": "gelu"}
+        return configuration("large", {"model": model, "batch": 4, "micro_batches": 2, "recipe": "bf16"})
+
+    refused = run(command(1, "--config", deep(1 << 14), "--out-dir", FOLDER / "refused"))
+    available = float(re.search(r"has ([0-9.]+) GiB left", refused.stderr)[1]) * 2**30
     parameters = 4 * width**2 + 2 * width * ffn  # of a block
-    layers = int(0.65 * available / (20 * parameters))  # 20 bytes of a parameter, and some more for products
-    model = {"layers": layers, "d_model": width, "heads": 16, "ffn": ffn, "sequence": 32, "activation": "gelu"}
-    return configuration("large", {"model": model, "batch": 4, "micro_batches": 2, "recipe": "bf16"})
+    return deep(int(0.65 * available / (20 * parameters)))  # 20 bytes of a parameter, and some for products
 
 
 def refusals():
