@@ -73,8 +73,8 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
     const bool bf16 = weight->made_for.bf16;
     T* const to = apart.Place(recipe, call, size, memory.data());
     if (weight->has_fprop && fprop.scale_window == 0) {
-      const Operand<T> made = OperandOf<T>(fprop, rowwise, weight->fprop.data(), weight->amax,
-                                           &weight->fprop_rows);
+      const Operand<T> made =
+          OperandOf<T>(fprop, rowwise, weight->fprop.data(), weight->amax, &weight->fprop_rows);
       from = Decode(fprop, bf16, call, rowwise, made, to);
     } else {
       clear_amax();
