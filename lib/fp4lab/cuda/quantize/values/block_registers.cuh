@@ -120,10 +120,7 @@ class Divisor {
 
   __device__ float Quotient(float x) const {
     if (!in_range_) return x / divisor_;
-    float q = x * reciprocal_;
-    q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
-    q = __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
-    return copysignf(q, x);  // x = -0
+    return copysignf(Corrected(x, Corrected(x, x * reciprocal_)), x);  // x = -0
   }
 
   // Whether QuotientOfMagnitude serves: the product has an error below one unit in the last place,
@@ -132,12 +129,14 @@ class Divisor {
     return in_range_ && fabsf(__fmaf_rn(-divisor_, reciprocal_, 1.0f)) <= 0x1p-25f;
   }
   // The quotient of x >= 0.
-  __device__ float QuotientOfMagnitude(float x) const {
-    const float q = x * reciprocal_;
+  __device__ float QuotientOfMagnitude(float x) const { return Corrected(x, x * reciprocal_); }
+
+ private:
+  // q, close to the quotient of x, corrected by its exact remainder.
+  __device__ float Corrected(float x, float q) const {
     return __fmaf_rn(__fmaf_rn(-q, divisor_, x), reciprocal_, q);
   }
 
- private:
   float divisor_, reciprocal_;
   bool in_range_;  // no intermediate result underflows or overflows
 };
