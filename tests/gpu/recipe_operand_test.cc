@@ -115,10 +115,54 @@ TEST_CASE("Transforms of matrices that are no whole chunks of 128 are the CPU's"
   check(16, {3, 80, false});
   check(32, {7, 96, false});
   check(64, {37, 64, false});
+  check(16, {144, 8, true});
+  check(32, {96, 24, true});
+  check(64, {192, 72, true});
+  check(128, {384, 136, true});
   check(16, {144, 10, true});
-  check(32, {96, 22, true});
-  check(64, {192, 20, true});
-  check(128, {384, 2, true});
+  check(128, {128, 2, true});
+}
+
+TEST_CASE("Transforms of more tiles than the GPU holds at once are the CPU's", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const Place& place : {Place{1024, 8200, false}, {1152, 8200, true}}) {
+    CheckTransform<Bf16>({place.along_rows ? 128 : 8, RandomHadamardSigns(kRandom)}, place,
+                         Spread(place.rows * place.cols, 23));
+  }
+}
+
+TEST_CASE("A transform that decodes gives the CPU's bits of the decoded tensor", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const float amax = 3.7f;
+  const auto amax_on_gpu = ToDevice(std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(amax)});
+  for (const char* name : {"nvfp4.te", "nvfp4.te.4over6.mse.256", "mxfp4.even"}) {
+    const Dialect dialect = *FindDialect(name);
+    for (const Place& place : {Place{128, 72, true}, {256, 10, true}, {64, 384, false}}) {
+      for (const bool specials : {false, true}) {
+        const auto x = RoundedTo<Bf16>(Values(place.rows * place.cols, specials));
+        std::vector<float> decoded(x.size());
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          decoded[i] = RoundToBf16(x[i] * OperandDecode(dialect, amax));
+        }
+        for (const int size : {4, 16, 64}) {
+          CAPTURE(name, place.rows, place.cols, specials, size);
+          const HadamardTransform transform{size, RandomHadamardSigns(kRandom)};
+          std::vector<float> want = decoded;
+          MatrixView<float> view(want.data(), place.rows, place.cols);
+          if (place.along_rows) view = view.Transposed();
+          fp4lab::RandomHadamard(view, transform, view);
+          const auto from = ToDeviceAs<Bf16>(x);
+          const auto out = Poisoned<Bf16>(x.size());
+          const auto out_amax = Poisoned<std::uint32_t>(1);
+          TransformGroups(transform, HadamardWay::kForth, place.rows, place.cols, place.along_rows,
+                          from.data(), out.data(), out_amax.data(), nullptr,
+                          TensorDecode{dialect, amax_on_gpu.data()});
+          CHECK(Different(FloatsOf(out), want) == 0);
+          CHECK(std::bit_cast<float>(ToHost(out_amax)[0]) == AmaxOf(want));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("Operands after any Hadamard transform on the GPU are the CPU's", "[gpu][recipes]") {

@@ -72,14 +72,14 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
     const Place rowwise{weight->out, weight->in, false};
     const bool bf16 = weight->made_for.bf16;
     T* const to = apart.Place(recipe, call, size, memory.data());
+    clear_amax();
     if (weight->has_fprop && fprop.scale_window == 0) {
       const Operand<T> made =
           OperandOf<T>(fprop, rowwise, weight->fprop.data(), weight->amax, &weight->fprop_rows);
-      from = Decode(fprop, bf16, call, rowwise, made, to);
-    } else {
-      clear_amax();
-      from = DecodedOf(fprop, bf16, kFpropWeight, call, rowwise, rounded, amax, to, rows);
+      return PrepareDecoded(fprop, made, bf16, to, recipe, operand, call, place, amax,
+                            memory.data(), rows);
     }
+    from = DecodedOf(fprop, bf16, kFpropWeight, call, rowwise, rounded, amax, to, rows);
   }
   if (plan.needs_amax) clear_amax();
   return Prepare(recipe, operand, call, place, from, amax, memory.data(), rows);
@@ -307,19 +307,21 @@ Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::s
                       RowScales* rows) {
   std::uint32_t* const amax = WgradInputAmax(recipe, call);
   if (holds == InputHolds::kWgradOperand) return {x, amax};
-  const OperandRecipe& operand = recipe.wgrad.b;
+  const OperandRecipe &operand = recipe.wgrad.b, &fprop = recipe.fprop.a;
+  const Place place{tokens, weight.in, true};
+  const bool measured = PlanOf(fprop, operand).knows_column_amax;
   Apart<T> apart;
   if (operand.from_fprop) {
-    const Place place{tokens, weight.in, false};
     std::uint32_t* const fprop_amax = call.amax + kFpropInput;
     T* const to = apart.Place(operand, call, tokens * weight.in, out);
-    x = holds == InputHolds::kFpropOperand
-            ? Decode(recipe.fprop.a, recipe.bf16, call, place, {x, fprop_amax}, to)
-            : DecodedOf(recipe.fprop.a, recipe.bf16, kFpropInput, call, place, x, fprop_amax, to,
-                        rows);
+    if (holds == InputHolds::kFpropOperand) {
+      return PrepareDecoded(fprop, {x, fprop_amax}, recipe.bf16, to, operand, kWgradInput, call,
+                            place, amax, out, rows, measured);
+    }
+    x = DecodedOf(fprop, recipe.bf16, kFpropInput, call, {tokens, weight.in, false}, x, fprop_amax,
+                  to, rows);
   }
-  return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
-                 PlanOf(recipe.fprop.a, operand).knows_column_amax);
+  return Prepare(operand, kWgradInput, call, place, x, amax, out, rows, measured);
 }
 
 // dx = the product plus the side term of dy; `from`: what the term leaves of dy.

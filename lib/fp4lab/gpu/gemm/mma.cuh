@@ -50,6 +50,19 @@ __device__ inline void LoadMatricesTransposed(std::uint32_t address, std::uint32
                : "memory");
 }
 
+// Stores four 8x8 matrices (sm_90 and later); `address` as above.
+__device__ inline void StoreMatrices(std::uint32_t address, const std::uint32_t (&x)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
+}
+__device__ inline void StoreMatricesTransposed(std::uint32_t address, const std::uint32_t (&x)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+      : "memory");
+}
+
 // Loads a warp's 16 rows of a matrix in global memory as A fragments of 16 columns each; rows from
 // `end` on are zeros. `row` is the first of this lane's two rows, row and row + 8.
 template <int kCount>

@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::size_t rows,
                      std::size_t cols, bool down_columns, const T* x, T* out, std::uint32_t* amax,
-                     cudaStream_t stream) {
+                     cudaStream_t stream, const std::optional<TensorDecode>& decode) {
   const auto size = static_cast<std::size_t>(transform.size);
   Expects(std::find(kHadamardSizes.begin(), kHadamardSizes.end(), transform.size) !=
               kHadamardSizes.end(),
@@ -133,9 +133,13 @@ void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::s
   if (groups.count != 0) {
     if constexpr (std::is_same_v<T, Bf16>) {
       if (TransformGroupsOnTensorCores(transform, way, rows, cols, down_columns, x, out, amax,
-                                       stream)) {
+                                       stream, decode)) {
         return;
       }
+    }
+    if (decode) {
+      DecodeValues<T>(decode->dialect, true, decode->amax, nullptr, {}, rows, cols, x, out, stream);
+      x = out;
     }
     HadamardKernel<<<Blocks(groups.count, kGroups), kThreads, 0, stream>>>(
         transform, way, groups, FactorOf(transform.size), x, out);
@@ -147,8 +151,10 @@ void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::s
 }
 
 template void TransformGroups(const HadamardTransform&, HadamardWay, std::size_t, std::size_t, bool,
-                              const float*, float*, std::uint32_t*, cudaStream_t);
+                              const float*, float*, std::uint32_t*, cudaStream_t,
+                              const std::optional<TensorDecode>&);
 template void TransformGroups(const HadamardTransform&, HadamardWay, std::size_t, std::size_t, bool,
-                              const Bf16*, Bf16*, std::uint32_t*, cudaStream_t);
+                              const Bf16*, Bf16*, std::uint32_t*, cudaStream_t,
+                              const std::optional<TensorDecode>&);
 
 }  // namespace fp4lab::gpu

@@ -1,419 +1,30 @@
-// Hadamard transforms of 16 to 128 BF16 numbers with any signs, on tensor cores. A warp transforms
-// eight chunks of 128 numbers, which are one group or several. One product m16n8k16 sums over four
-// bits of a number's place in its chunk, for all chunks of the warp. Eight products serve the other
-// three bits, over which a thread sums the results in its registers.
-//
-// Tensor cores align their terms to the largest and cut off what lies below its 24th bit. So a sum
-// is exact, in any order, if all terms are multiples of a number that is 2^-24 of a bound of all
-// partial sums. The numbers of a chunk that span too many binades are added in parts by magnitude,
-// each with exact sums.
+// The kernel of Hadamard transforms of 16 to 128 BF16 numbers (hadamard_chunks.cuh).
+#include <algorithm>
+
 #include "fp4lab/base/memory/alignment.h"
-#include "fp4lab/gpu/gemm/mma.cuh"
-#include "fp4lab/gpu/quantize/hadamard.cuh"
-#include "fp4lab/gpu/quantize/hadamard_device.cuh"
-#include "fp4lab/transform/exact_hadamard.h"
+#include "fp4lab/cuda/device/shared_memory.cuh"
+#include "fp4lab/dialect/gemm_alpha.h"
+#include "fp4lab/gpu/quantize/hadamard_chunks.cuh"
 
 namespace fp4lab::gpu {
 namespace {
 
-constexpr unsigned kThreads = 128, kChunk = 128, kProducts = 8;
+constexpr unsigned kThreads = 128, kBlocksOfProcessor = 4;
+constexpr unsigned kTileSize = 8192, kPieceSize = 8;  // of a tile of 64 chunks, and of 16 bytes
+constexpr unsigned kPieces = kTileSize / kPieceSize;
 
-using cuda::AsPair, cuda::AsWord;
-
-// The numbers of the eight chunks of a warp as B of its products, and sums as their C.
-using Numbers = std::uint32_t[kProducts][2];
-using ChunkSums = float[kProducts][4];
-
-// Where the product's index m of an output, and k of an input, lie in a number's place in the
-// chunk. Stages: the bits of the number of a product over which a transform sums.
-struct AlongRows {  // bits 0, 3, 4 and 5; the number of the product has bits 1, 2 and 6
-  static __device__ unsigned PlaceOfOutput(unsigned m) { return m >> 3 | (m & 7) << 3; }
-  static __device__ unsigned PlaceOfInput(unsigned k) {
-    return (k & 1) | (k >> 1 & 3) << 3 | k >> 3 << 5;
-  }
-  static constexpr unsigned Stages(int size) { return size == 128 ? 7 : 3; }
-};
-struct DownColumns {  // bits 0 to 3; the number of the product has bits 4 to 6
-  static __device__ unsigned PlaceOfOutput(unsigned m) { return m; }
-  static __device__ unsigned PlaceOfInput(unsigned k) { return k; }
-  static constexpr unsigned Stages(int size) { return static_cast<unsigned>(size) / 16 - 1; }
-};
-
-// Element (m, k) of the products' matrix as BF16: a sign of the Hadamard matrix, or 0 between
-// different groups.
-template <int kSize, class Layout>
-__device__ std::uint32_t MatrixElement(unsigned m, unsigned k) {
-  constexpr unsigned kInGroup = kSize - 1;
-  const unsigned output = Layout::PlaceOfOutput(m), input = Layout::PlaceOfInput(k);
-  if (((output ^ input) & ~kInGroup) != 0) return 0u;
-  return __popc(output & input & kInGroup) % 2 == 0 ? 0x3F80u : 0xBF80u;
-}
-template <int kSize, class Layout>
-__device__ FragmentA Matrix() {
-  FragmentA a;
-#pragma unroll
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned m = threadIdx.x % 32 / 4 + i % 2 * 8, k = threadIdx.x % 4 * 2 + i / 2 * 8;
-    a.x[i] = MatrixElement<kSize, Layout>(m, k) | MatrixElement<kSize, Layout>(m, k + 1) << 16;
-  }
-  return a;
-}
-
-template <unsigned kStages>
-__device__ void SumsOf(const FragmentA& matrix, const Numbers& numbers, ChunkSums& y) {
-#pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-    FragmentC c{};
-    Multiply(matrix, numbers[q][0], numbers[q][1], &c);
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) y[q][i] = c.x[i];
-  }
-#pragma unroll
-  for (unsigned bit = 1; bit < kProducts; bit *= 2) {
-    if ((kStages & bit) == 0) continue;
-#pragma unroll
-    for (unsigned q = 0; q < kProducts; ++q) {
-      if ((q & bit) != 0) continue;
-#pragma unroll
-      for (unsigned i = 0; i < 4; ++i) {
-        const float a = y[q][i], b = y[q | bit][i];
-        y[q][i] = a + b;
-        y[q | bit][i] = a - b;
-      }
-    }
-  }
-}
-
-template <class Act>
-__device__ void ForSums(const Act& act) {
-#pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-    for (unsigned i = 0; i < 4; ++i) act(q, i);
-  }
-}
-
-// How the sums of a chunk are made: of all numbers, of two or three parts by magnitude, of many
-// parts (WideSums), or one by one (ExactOutputs).
-enum class Way : std::uint8_t { kExact, kOne, kTwo, kThree, kWide };  // ordered for a maximum
-struct ChunkPlan {
-  Way way;
-  std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
-};
-
-// Binades of BF16 numbers that are multiples of 2^-24 of their largest possible sum.
-template <int kSize>
-constexpr std::uint32_t kBinades = 17 - HadamardStages(kSize);
-
-// Binades that three parts serve, so that what the sum of the first two loses and the third part's
-// sum together fit into binary32. In units of 2^high, for groups of 2^g numbers: the loss is at
-// most 2^(g - 23), the third sum is below 2^(3 g - 33), and both are multiples of 2^(-6 - binades).
-template <int kSize>
-constexpr std::uint32_t kBinadesOfThree = kSize == 16 ? 36 : 3 * kBinades<kSize> - 1;
-
-// The least magnitude of part `part` of a chunk, as bits of BF16.
-template <int kSize>
-__device__ std::uint32_t LeastOfPart(std::uint32_t high, std::uint32_t part) {
-  const std::uint32_t binades = kBinades<kSize> * (part + 1);
-  return high >= binades ? (high + 1 - binades) << 7 : 0u;
-}
-
-// `most`, `least`: the chunk's largest and smallest nonzero magnitude as bits of BF16.
-template <int kSize>
-__device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
-  constexpr std::uint32_t kWideBinades = 80;
-  const std::uint32_t high = most >> 7, low = least >> 7, binades = high - low + 1;
-  if (most == 0) return {Way::kOne, 0, 0};
-  const bool fits = high < 254 - HadamardStages(kSize) && low > 16;  // no overflow, no subnormals
-  if (fits && binades <= kBinades<kSize>) return {Way::kOne, high, low};
-  if (fits && binades <= 2 * kBinades<kSize>) return {Way::kTwo, high, low};
-  if (fits && binades <= kBinadesOfThree<kSize>) return {Way::kThree, high, low};
-  return {high < 255 && binades <= kWideBinades ? Way::kWide : Way::kExact, high, low};
-}
-
-// The largest and the smallest nonzero magnitude of many BF16 numbers. Adding 2^15 - 1 to a 16-bit
-// field never carries and makes 0 the largest signed number, so zeros do not count.
-class Magnitudes {
- public:
-  __device__ void Add(std::uint32_t pair) {
-    const std::uint32_t magnitudes = pair & 0x7FFF7FFFu;
-    most_ = __vmaxu2(most_, magnitudes);
-    least_ = __vmins2(least_, magnitudes + 0x7FFF7FFFu);
-  }
-  // The plan of the chunk that four neighbouring lanes share.
-  template <int kSize>
-  __device__ ChunkPlan Plan() const {
-    const std::uint32_t unsigned_least = least_ ^ 0x80008000u;
-    std::uint32_t most = max(most_ & 0xFFFFu, most_ >> 16);
-    std::uint32_t least = min(unsigned_least & 0xFFFFu, unsigned_least >> 16) + 1;
-#pragma unroll
-    for (int distance = 1; distance < 4; distance *= 2) {
-      most = max(most, __shfl_xor_sync(kAllLanes, most, distance));
-      least = min(least, __shfl_xor_sync(kAllLanes, least, distance));
-    }
-    return PlanOfChunk<kSize>(most, least);
-  }
-
- private:
-  std::uint32_t most_ = 0, least_ = 0x7FFF7FFFu;
-};
-
-// Moves the numbers whose magnitude is at least `least` from `rest` to `part`.
-__device__ void Split(std::uint32_t least, Numbers& rest, Numbers& part) {
-  const __nv_bfloat162 bound = AsPair(least * 0x10001u);
-#pragma unroll
-  for (unsigned q = 0; q < kProducts; ++q) {
-#pragma unroll
-    for (unsigned i = 0; i < 2; ++i) {
-      const std::uint32_t mask = __hge2_mask(AsPair(rest[q][i] & 0x7FFF7FFFu), bound);
-      part[q][i] = rest[q][i] & mask;
-      rest[q][i] = rest[q][i] & ~mask;
-    }
-  }
-}
-
-// high + low + x, rounded to binary64 in two numbers. Exact for sums of fewer than 106 bits.
-__device__ void AddTo(double& high, double& low, double x) {
-  const double sum = high + x, other = sum - high;
-  low += (high - (sum - other)) + (x - other);
-  high = sum + low;
-  low = low - (high - sum);
-}
-// (high + low) * scale, a power of 2, rounded once to binary32.
-__device__ float RoundedOnce(double high, double low, double scale) {
-  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(high));
-  // To odd: then the cast rounds as if it saw all bits.
-  const bool moves = low != 0.0 && bits % 2 == 0;
-  const std::uint64_t odd = (low < 0.0) == (high < 0.0) ? bits + 1 : bits - 1;
-  return static_cast<float>(__longlong_as_double(static_cast<long long>(moves ? odd : bits)) *
-                            scale);
-}
-
-// The sums of chunks of up to 80 binades, of as many parts as the warp's chunks need. With an exact
-// factor they are multiplied by it. Out of line and with its arguments in memory: the rare case
-// would need registers.
-template <int kSize, unsigned kStages>
-__device__ __noinline__ void WideSums(FragmentA matrix, ChunkPlan plan, std::uint32_t* numbers,
-                                      float* y) {
-  constexpr unsigned kShift = 64;  // takes numbers away from subnormals and overflow
-  const bool raises = plan.low <= 16, lowers = plan.high >= 200;  // 80 binades reach only one
-  const __nv_bfloat162 shift = cuda::PairOf(raises ? 0x1p64f : lowers ? 0x1p-64f : 1.0f);
-  const std::uint32_t high = plan.high + (raises ? kShift : 0) - (lowers ? kShift : 0);
-  Numbers rest;
-#pragma unroll
-  for (unsigned i = 0; i < 2 * kProducts; ++i) {
-    rest[i / 2][i % 2] = AsWord(__hmul2(AsPair(numbers[i]), shift));
-  }
-  const std::uint32_t binades = plan.way == Way::kExact ? 0 : plan.high - plan.low + 1;
-  const std::uint32_t most = __reduce_max_sync(kAllLanes, binades);
-  double upper[kProducts * 4] = {}, lower[kProducts * 4] = {};
-#pragma unroll 1
-  for (std::uint32_t part = 0; part * kBinades<kSize> < most; ++part) {
-    const bool is_last = (part + 1) * kBinades<kSize> >= most;
-    Numbers of_part;
-    Split(is_last ? 0 : LeastOfPart<kSize>(high, part), rest, of_part);
-    ChunkSums sums;
-    SumsOf<kStages>(matrix, of_part, sums);
-#pragma unroll
-    for (unsigned i = 0; i < kProducts * 4; ++i) AddTo(upper[i], lower[i], sums[i / 4][i % 4]);
-  }
-  const double back = raises ? 0x1p-64 : lowers ? 0x1p64 : 1.0;
-  const double factor = HasExactHadamardFactor(kSize) ? HadamardFactor(kSize) : 1.0f;
-  double scales[2];  // of the chunks of this lane's outputs
-#pragma unroll
-  for (unsigned n = 0; n < 2; ++n) {
-    scales[n] = factor * __shfl_sync(kAllLanes, back, 4 * (2 * (threadIdx.x % 4) + n));
-  }
-#pragma unroll
-  for (unsigned i = 0; i < kProducts * 4; ++i)
-    y[i] = RoundedOnce(upper[i], lower[i], scales[i % 2]);
-}
-
-// The sums of the warp's chunks, rounded to binary32; those of a chunk of Way::kExact are
-// arbitrary. Returns their factor.
-template <int kSize, unsigned kStages>
-__device__ float RoundedSums(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                             ChunkSums& y) {
-  constexpr float kFactor = HadamardFactor(kSize);
-  const auto way = static_cast<Way>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(plan.way)));
-  if (way <= Way::kOne) {
-    SumsOf<kStages>(matrix, numbers, y);
-    return kFactor;
-  }
-  if (way <= Way::kThree) {
-    Numbers part;
-    ChunkSums lower;
-    Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
-    SumsOf<kStages>(matrix, part, y);
-    if (way == Way::kTwo) {
-      SumsOf<kStages>(matrix, numbers, lower);
-      ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + lower[q][i]; });
-      return kFactor;
-    }
-    Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
-    SumsOf<kStages>(matrix, part, lower);
-    ForSums([&](unsigned q, unsigned i) {  // what the sum loses stays in `lower`
-      const float a = y[q][i], b = lower[q][i], sum = a + b, other = sum - a;
-      lower[q][i] = (a - (sum - other)) + (b - other);
-      y[q][i] = sum;
-    });
-    ChunkSums least;
-    SumsOf<kStages>(matrix, numbers, least);
-    // The inner sum is exact: see kBinadesOfThree.
-    ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + (lower[q][i] + least[q][i]); });
-    return kFactor;
-  }
-  std::uint32_t copies[2 * kProducts];
-  float sums[4 * kProducts];
-#pragma unroll
-  for (unsigned i = 0; i < 2 * kProducts; ++i) copies[i] = numbers[i / 2][i % 2];
-  WideSums<kSize, kStages>(matrix, plan, copies, sums);
-#pragma unroll
-  for (unsigned i = 0; i < 4 * kProducts; ++i) y[i / 4][i % 4] = sums[i];
-  return HasExactHadamardFactor(kSize) ? 1.0f : kFactor;
-}
-
-// Outputs as BF16, a in the low half. Adding +0 makes a sum of zeros +0.
-__device__ std::uint32_t OutputPair(float a, float b, float factor) {
-  return PackBf16(__fmaf_rn(a, factor, 0.0f), __fmaf_rn(b, factor, 0.0f));
-}
-
-// A chunk in memory, for sums that no product makes: element k with its sign.
-struct SignedChunk {
-  const Bf16* first;
-  std::size_t stride;
-  HadamardSigns signs;
-
-  __device__ float operator()(unsigned k) const {
-    const std::uint32_t bits = __float_as_uint(__bfloat162float(first[stride * k]));
-    return __uint_as_float(bits ^ (signs.Negates(static_cast<int>(k)) ? 0x80000000u : 0u));
-  }
-};
-// `count` words of two outputs of a chunk from place on, `step` apart: of one chunk (`odd` is
-// null), or of two, an output of each in a word. Words from `count` to kProducts * 2 become 0 in
-// the second case. Out of line: the rare case would need registers.
-template <int kSize>
-__device__ __noinline__ void ExactOutputs(const SignedChunk& even, const SignedChunk* odd,
-                                          unsigned place, unsigned step, unsigned count,
-                                          std::uint32_t* words) {
-  const auto output = [](const SignedChunk& chunk, unsigned at) {
-    const unsigned first = at / kSize * kSize;
-    const float y = ExactHadamardOutput(kSize, static_cast<int>(at - first), [&](int k) {
-      return chunk(first + static_cast<unsigned>(k));
-    });
-    return __float_as_uint(RoundToBf16(y)) >> 16;
-  };
-  for (unsigned i = 0; i < 2 * count; ++i) {
-    const SignedChunk& chunk = odd != nullptr && i % 2 != 0 ? *odd : even;
-    const std::uint32_t bits = output(chunk, place + (odd != nullptr ? i / 2 : i) * step);
-    words[i / 2] = i % 2 == 0 ? bits : words[i / 2] | bits << 16;
-  }
-  for (unsigned i = count; odd != nullptr && i < kProducts * 2; ++i) words[i] = 0;
-}
-
-// The sign bits of numbers `first` and `first` + 1 in a word of two BF16 numbers.
-__device__ std::uint32_t SignBitsOfPair(std::uint32_t signs, unsigned first) {
-  return ((signs >> first & 3u) * 0x40008000u) & 0x80008000u;
-}
-
-// The largest magnitude of many BF16 numbers; NaN is passed over.
-class LargestOutput {
- public:
-  __device__ void Add(std::uint32_t pair) {
-    const std::uint32_t magnitudes = pair & 0x7FFF7FFFu;
-    asm("max.bf16x2 %0, %0, %1;" : "+r"(largest_) : "r"(magnitudes));
-  }
-  // Raises *amax to the largest magnitude of the warp. A warp reads *amax first, perhaps an earlier
-  // and smaller value, since most warps have nothing to raise.
-  __device__ void Raise(std::uint32_t* amax) const {
-    const float own = fmaxf(HalfOf(largest_, 0), HalfOf(largest_, 1));
-    const std::uint32_t bits = __reduce_max_sync(kAllLanes, __float_as_uint(own));
-    if (threadIdx.x % 32 == 0 && bits > *amax) atomicMax(amax, bits);
-  }
-
- private:
-  std::uint32_t largest_ = 0;
-};
-
-struct ChunkJob {
+struct Job {
   std::uint32_t rows, cols;
   const Bf16* x;
   Bf16* out;
   HadamardSigns before, after;  // of a chunk, applied before and after the transform
   bool signs_after;             // whether `after` has any
   std::uint32_t* amax;          // raised to the bits of the outputs' amax; may be null
-  bool writes_four;             // down columns: whether four columns are aligned for one store
+  std::uint32_t tiles, tiles_across;
 };
 
-// Chunks of 128 neighbours in memory. A lane reads and writes eight neighbours at a time.
-template <int kSize>
-__global__ void __launch_bounds__(kThreads, 4) HadamardRowsKernel(ChunkJob job) {
-  constexpr unsigned kWords = 4;  // of eight neighbours
-  const unsigned lane = threadIdx.x % 32, of_four = lane % 4, of_eight = lane / 4;
-  const std::size_t count = std::size_t{job.rows} * job.cols;
-  const std::size_t warp = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-  const auto chunk_at = [&](unsigned i) { return (warp * 8 + i) * kChunk; };
-  Numbers numbers;
-  Magnitudes magnitudes;
-#pragma unroll
-  for (unsigned v = 0; v < 4; ++v) {
-    const std::size_t place = chunk_at(of_eight) + v * 32 + of_four * 8;
-    std::uint32_t words[kWords] = {};
-    if (place < count) cuda::LoadWords<kWords>(job.x + place, words);
-    const std::uint32_t signs = job.before.words[v] >> (8 * of_four);
-#pragma unroll
-    for (unsigned w = 0; w < kWords; ++w) {
-      magnitudes.Add(words[w]);
-      numbers[v / 2 * kWords + w][v % 2] = words[w] ^ SignBitsOfPair(signs, 2 * w);
-    }
-  }
-  const ChunkPlan plan = magnitudes.Plan<kSize>();
-  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
-  ChunkSums y;
-  const float factor =
-      RoundedSums<kSize, AlongRows::Stages(kSize)>(Matrix<kSize, AlongRows>(), plan, numbers, y);
-  std::uint32_t words[2][2][kWords];  // of chunks 2 * of_four and the next, of both their halves
-#pragma unroll
-  for (unsigned i = 0; i < 2; ++i) {
-    const unsigned chunk = 2 * of_four + i;
-#pragma unroll
-    for (unsigned half = 0; half < 2; ++half) {
-      const unsigned first = half * 64 + of_eight * 8;
-#pragma unroll
-      for (unsigned w = 0; w < kWords; ++w) {
-        const auto& sums = y[half * kWords + w];
-        words[i][half][w] = OutputPair(sums[i], sums[i + 2], factor);
-      }
-      if ((inexact >> (4 * chunk) & 1u) != 0 && chunk_at(chunk) + first < count) {
-        std::uint32_t exact[kWords];
-        ExactOutputs<kSize>({job.x + chunk_at(chunk), 1, job.before}, nullptr, first, 1, kWords,
-                            exact);
-#pragma unroll
-        for (unsigned w = 0; w < kWords; ++w) words[i][half][w] = exact[w];
-      }
-    }
-  }
-  __syncwarp();  // exact sums have read whole chunks
-  LargestOutput largest;
-#pragma unroll
-  for (unsigned i = 0; i < 2; ++i) {
-#pragma unroll
-    for (unsigned half = 0; half < 2; ++half) {
-      const std::size_t place = chunk_at(2 * of_four + i) + half * 64 + of_eight * 8;
-      const std::uint32_t signs = job.after.words[half * 2 + of_eight / 4] >> (of_eight % 4 * 8);
-#pragma unroll
-      for (unsigned w = 0; w < kWords; ++w) {
-        largest.Add(words[i][half][w]);
-        words[i][half][w] ^= SignBitsOfPair(signs, 2 * w);
-      }
-      if (place < count) cuda::StoreWords(job.out + place, words[i][half]);
-    }
-  }
-  if (job.amax != nullptr) largest.Raise(job.amax);
-}
-
-// The signs of the rows that the lanes of a warp read, gathered: word t serves lanes 4 n + t. Rows
-// 8 j + 2 t and the next have bit j of the word's lower and of its upper half.
+// Signs for lanes that have numbers 8 j + 2 t and the next of chunks (t = lane % 4), gathered: bit
+// j of the lower and of the upper half of word t.
 struct GatheredSigns {
   std::uint32_t words[4];
 
@@ -431,113 +42,252 @@ GatheredSigns Gathered(const HadamardSigns& signs) {
   return gathered;
 }
 
-// Chunks of 128 rows of one column. A lane reads two neighbouring columns and writes four.
-// kWhole: the matrix consists of whole chunks of whole warps.
-template <int kSize, bool kWhole>
-__global__ void __launch_bounds__(kThreads, 4)
-    HadamardColumnsKernel(ChunkJob job, GatheredSigns before) {
-  const unsigned lane = threadIdx.x % 32, of_four = lane % 4, of_eight = lane / 4;
-  const std::uint32_t pairs = job.cols / 2, warps = DivideUp(pairs, 8u);
-  const std::uint32_t warp = (blockIdx.x * kThreads + threadIdx.x) / 32;
-  const std::uint32_t top = warp / warps * kChunk, first_pair = warp % warps * 8;
-  const auto exists = [&](std::uint32_t row, std::uint32_t pair) {
-    return kWhole || (row < job.rows && pair < pairs);
-  };
-  Numbers numbers[2];  // of both columns
+// A piece of a tile in shared memory, in elements. Pieces of eight neighbouring lines are permuted,
+// so that the same piece of these lines lies in different banks.
+template <unsigned kPiecesOfLine>
+__device__ unsigned PlaceOfPiece(unsigned line, unsigned piece) {
+  return (line * kPiecesOfLine + (piece ^ line % 8)) * kPieceSize;
+}
+
+// Tiles of 128 rows of 64 columns, whose chunks are columns. The number of columns is a multiple of
+// eight.
+struct DownColumns {
+  static constexpr unsigned kPiecesOfLine = 8, kLines = kPieces / kPiecesOfLine;
+  std::uint32_t top, left;
+
+  __device__ DownColumns(const Job& job, std::uint32_t tile)
+      : top(tile / job.tiles_across * kLines),
+        left(tile % job.tiles_across * kPiecesOfLine * kPieceSize) {}
+  __device__ bool Has(const Job& job, unsigned line, unsigned piece) const {
+    return top + line < job.rows && left + piece * kPieceSize < job.cols;
+  }
+  __device__ std::size_t PlaceOf(const Job& job, unsigned line, unsigned piece) const {
+    return std::size_t{top + line} * job.cols + left + piece * kPieceSize;
+  }
+  static __device__ std::size_t Step(const Job& job, unsigned lines) {
+    return std::size_t{job.cols} * lines;
+  }
+  __device__ SignedChunk Chunk(const Job& job, unsigned chunk, float decode) const {
+    const bool exists = left + chunk < job.cols;
+    return {job.x + PlaceOf(job, 0, 0) + chunk, job.cols, exists ? min(job.rows - top, kChunk) : 0,
+            job.before, decode};
+  }
+
+  // Where numbers 32 i to 32 i + 31 of chunks 8 n to 8 n + 7 lie for LoadMatrices.
+  static __device__ unsigned Place(unsigned n) {
+    return PlaceOfPiece<kPiecesOfLine>(threadIdx.x % 32, n);
+  }
+  static __device__ unsigned Next(unsigned place, unsigned i) {
+    return place + i * 32 * kPiecesOfLine * kPieceSize;
+  }
+  static __device__ void Load(std::uint32_t address, std::uint32_t (&words)[4]) {
+    LoadMatricesTransposed(address, words);
+  }
+  static __device__ void Store(std::uint32_t address, const std::uint32_t (&words)[4]) {
+    StoreMatrices(address, words);
+  }
+};
+
+// Tiles of 64 chunks of 128 neighbours.
+struct AlongRows {
+  static constexpr unsigned kPiecesOfLine = 16, kLines = kPieces / kPiecesOfLine;
+  std::size_t first;
+
+  __device__ AlongRows(const Job&, std::uint32_t tile) : first(std::size_t{tile} * kTileSize) {}
+  __device__ bool Has(const Job& job, unsigned line, unsigned piece) const {
+    return PlaceOf(job, line, piece) < std::size_t{job.rows} * job.cols;
+  }
+  __device__ std::size_t PlaceOf(const Job&, unsigned line, unsigned piece) const {
+    return first + line * kChunk + piece * kPieceSize;
+  }
+  static __device__ std::size_t Step(const Job&, unsigned lines) { return lines * kChunk; }
+  __device__ SignedChunk Chunk(const Job& job, unsigned chunk, float decode) const {
+    const std::size_t begin = first + chunk * kChunk, end = std::size_t{job.rows} * job.cols;
+    const std::size_t length = begin < end ? min(end - begin, std::size_t{kChunk}) : 0;
+    return {job.x + begin, 1, static_cast<unsigned>(length), job.before, decode};
+  }
+
+  static __device__ unsigned Place(unsigned n) {
+    return PlaceOfPiece<kPiecesOfLine>(n * 8 + threadIdx.x % 8, threadIdx.x % 32 / 8);
+  }
+  static __device__ unsigned Next(unsigned place, unsigned i) { return place ^ i * 4 * kPieceSize; }
+  static __device__ void Load(std::uint32_t address, std::uint32_t (&words)[4]) {
+    LoadMatrices(address, words);
+  }
+  static __device__ void Store(std::uint32_t address, const std::uint32_t (&words)[4]) {
+    StoreMatricesTransposed(address, words);
+  }
+};
+
+// The numbers of chunks 8 n to 8 n + 7 of a tile with their signs: numbers[q][i] holds numbers 16 q
+// + 8 i + 2 (lane % 4) and the next of chunk lane / 4. `place`: Layout::Place(n). `signs`: this
+// lane's word of GatheredSigns. Returns the plan of that chunk.
+template <int kSize, class Layout, bool kDecodes>
+__device__ ChunkPlan LoadNumbers(const Bf16* tile, unsigned place, std::uint32_t signs,
+                                 float decode, Numbers& numbers) {
   Magnitudes magnitudes;
-  const std::uint32_t own_pair = first_pair + of_eight;
-  const std::uint32_t signs = before.words[of_four];
-  const Bf16* from = job.x + std::size_t{top + of_four * 2} * job.cols + 2 * own_pair;
 #pragma unroll
-  for (unsigned j = 0; j < 2 * kProducts; ++j) {
-    std::uint32_t words[2];
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint32_t words[4];
+    Layout::Load(cuda::SharedAddress(tile + Layout::Next(place, i)), words);
 #pragma unroll
-    for (unsigned k = 0; k < 2; ++k) {
-      const bool inside = exists(top + j * 8 + of_four * 2 + k, own_pair);
-      words[k] = inside ? *reinterpret_cast<const std::uint32_t*>(from + k * job.cols) : 0u;
-      magnitudes.Add(words[k]);
-    }
-    from += std::size_t{job.cols} * 8;
-    const std::uint32_t of_pair = GatheredSigns::OfPair(signs, j);
-    numbers[0][j / 2][j % 2] = __byte_perm(words[0], words[1], 0x5410) ^ of_pair;
-    numbers[1][j / 2][j % 2] = __byte_perm(words[0], words[1], 0x7632) ^ of_pair;
-  }
-  const ChunkPlan plan = magnitudes.Plan<kSize>();
-  const std::uint32_t inexact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
-  const FragmentA matrix = Matrix<kSize, DownColumns>();
-  std::uint32_t of_column[2][kProducts][2];  // of pairs 2 * of_four and the next, one column each
-#pragma unroll
-  for (unsigned column = 0; column < 2; ++column) {
-    ChunkSums y;
-    const float factor =
-        RoundedSums<kSize, DownColumns::Stages(kSize)>(matrix, plan, numbers[column], y);
-#pragma unroll
-    for (unsigned q = 0; q < kProducts; ++q) {
-      of_column[column][q][0] = OutputPair(y[q][0], y[q][1], factor);
-      of_column[column][q][1] = OutputPair(y[q][2], y[q][3], factor);
-    }
-  }
-  const std::uint32_t out_pair = first_pair + 2 * of_four;
-  std::uint32_t words[kProducts * 2][2];  // of a row; two columns each
-#pragma unroll
-  for (unsigned i = 0; i < kProducts * 2; ++i) {
-    const std::uint32_t a = of_column[0][i / 2][i % 2], b = of_column[1][i / 2][i % 2];
-    words[i][0] = __byte_perm(a, b, 0x5410);
-    words[i][1] = __byte_perm(a, b, 0x7632);
-  }
-#pragma unroll
-  for (unsigned n = 0; n < 2; ++n) {
-    const bool is_exact = (inexact >> (4 * (2 * of_four + n)) & 1u) != 0;
-    if (!is_exact || !exists(top, out_pair + n)) continue;
-    const SignedChunk even{job.x + std::size_t{top} * job.cols + 2 * (out_pair + n), job.cols,
-                           job.before};
-    const SignedChunk odd{even.first + 1, job.cols, job.before};
-    const unsigned count = DivideUp(min(job.rows - top, kChunk) - of_eight, 8u);
-    std::uint32_t exact[kProducts * 2];
-    ExactOutputs<kSize>(even, &odd, of_eight, 8, count, exact);
-#pragma unroll
-    for (unsigned i = 0; i < kProducts * 2; ++i) words[i][n] = exact[i];
-  }
-  __syncwarp();  // exact sums have read whole chunks
-  LargestOutput largest;
-  Bf16* to = job.out + std::size_t{top + of_eight} * job.cols + 2 * out_pair;
-#pragma unroll
-  for (unsigned i = 0; i < kProducts * 2; ++i) {
-    std::uint32_t(&pair)[2] = words[i];
-    largest.Add(pair[0]);
-    largest.Add(pair[1]);
-    if (job.signs_after) {
-      const std::uint32_t place = i * 8 + of_eight;
-      const bool negates = (job.after.words[i / 4] >> (place % 32) & 1u) != 0;
-      if (negates) pair[0] ^= 0x80008000u, pair[1] ^= 0x80008000u;
-    }
-    if (exists(top + i * 8 + of_eight, out_pair)) {
-      if (kWhole || job.writes_four) {
-        *reinterpret_cast<uint2*>(to) = {pair[0], pair[1]};
-      } else {
-        reinterpret_cast<std::uint32_t*>(to)[0] = pair[0];
-        if (out_pair + 1 < pairs) reinterpret_cast<std::uint32_t*>(to)[1] = pair[1];
+    for (unsigned w = 0; w < 4; ++w) {
+      if (kDecodes) {
+        words[w] = PackBf16(HalfOf(words[w], 0) * decode, HalfOf(words[w], 1) * decode);
       }
+      magnitudes.Add(words[w]);
+      numbers[2 * i + w / 2][w % 2] = words[w] ^ GatheredSigns::OfPair(signs, 4 * i + w);
     }
-    to += std::size_t{job.cols} * 8;
+  }
+  return magnitudes.Plan<kSize>();
+}
+
+// Outputs 8 w + lane / 4 of chunks 2 (lane % 4) and the next, w < kChunk / 8, two of them in a
+// word.
+using Outputs = std::uint32_t[kChunk / 8];
+
+__device__ void RoundSums(const ChunkSums& y, float factor, Outputs& outputs) {
+#pragma unroll
+  for (unsigned w = 0; w < kChunk / 8; ++w) {
+    const auto& sums = y[w / 2];
+    outputs[w] = OutputPair(sums[w % 2 * 2], sums[w % 2 * 2 + 1], factor);
+  }
+}
+
+// Puts outputs in the place of their chunks' numbers and applies the signs after the transform.
+template <class Layout>
+__device__ void StoreOutputs(const Job& job, Bf16* tile, unsigned place, Outputs& outputs,
+                             LargestOutput* largest) {
+#pragma unroll
+  for (unsigned w = 0; w < kChunk / 8; ++w) {
+    largest->Add(outputs[w]);
+    if (job.signs_after) {
+      const bool negates = (job.after.words[w / 4] >> (w % 4 * 8 + threadIdx.x % 32 / 4) & 1u) != 0;
+      if (negates) outputs[w] ^= 0x80008000u;
+    }
+  }
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint32_t words[4] = {outputs[4 * i], outputs[4 * i + 1], outputs[4 * i + 2],
+                                    outputs[4 * i + 3]};
+    Layout::Store(cuda::SharedAddress(tile + Layout::Next(place, i)), words);
+  }
+}
+
+// Transforms chunks 8 n to 8 n + 7 of a tile, some of which have rare ways. Out of line, and from
+// shared memory to shared memory: such chunks need many registers.
+template <int kSize, class Layout, bool kDecodes>
+__device__ __noinline__ LargestOutput TransformRareChunks(const Job& job, const Layout& layout,
+                                                          Bf16* tile, unsigned n,
+                                                          std::uint32_t signs, float decode) {
+  const unsigned place = Layout::Place(n), of_four = threadIdx.x % 4;
+  Numbers numbers;
+  const ChunkPlan plan = LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
+  ChunkSums y;
+  const float factor = RareSums<kSize>(SignsOfProducts(), plan, numbers, y);
+  Outputs outputs;
+  RoundSums(y, factor, outputs);
+  const std::uint32_t exact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
+  if ((exact >> (8 * of_four) & 0x11u) != 0) {
+    const unsigned chunk = 8 * n + 2 * of_four;
+    ExactOutputs<kSize>(layout.Chunk(job, chunk, decode), layout.Chunk(job, chunk + 1, decode),
+                        threadIdx.x % 32 / 4, outputs);
+  }
+  __syncwarp();
+  LargestOutput largest;
+  StoreOutputs<Layout>(job, tile, place, outputs, &largest);
+  return largest;
+}
+
+// A thread block transforms tile after tile; the next one arrives in shared memory meanwhile.
+// Outputs leave through the tile's memory. kDecodes: the numbers are x times OperandDecode(dialect,
+// *decode_amax), rounded to BF16.
+template <int kSize, class Layout, bool kDecodes>
+__global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
+    HadamardKernel(const __grid_constant__ Job job, GatheredSigns before, Dialect dialect,
+                   const std::uint32_t* decode_amax) {
+  __shared__ alignas(128) Bf16 tiles[2][kTileSize];
+  float decode = 1.0f;
+  if (kDecodes) {
+    decode = OperandDecode(dialect, HasTensorScale(dialect) ? __uint_as_float(*decode_amax) : 0.0f);
+  }
+  // The lines of a tile that all threads copy at once, and this thread's line and piece of them.
+  constexpr unsigned kCopied = kThreads / Layout::kPiecesOfLine;
+  const unsigned line = threadIdx.x / Layout::kPiecesOfLine;
+  const unsigned piece = threadIdx.x % Layout::kPiecesOfLine;
+  const auto copy = [&](std::uint32_t number, Bf16* to) {
+    const Layout layout(job, number);
+    const Bf16* from = job.x + layout.PlaceOf(job, line, piece);
+#pragma unroll
+    for (unsigned i = 0; i < Layout::kLines; i += kCopied) {
+      const bool has = layout.Has(job, line + i, piece);
+      cuda::CopyChunk(to + PlaceOfPiece<Layout::kPiecesOfLine>(line + i, piece), has ? from : job.x,
+                      has);
+      from += Layout::Step(job, kCopied);
+    }
+  };
+  const FragmentA matrix = SignsOfProducts();
+  const std::uint32_t signs = before.words[threadIdx.x % 4];
+  LargestOutput largest;
+  copy(blockIdx.x, tiles[0]);
+  cuda::CommitCopies();
+  unsigned now = 0;
+  for (std::uint32_t number = blockIdx.x; number < job.tiles; number += gridDim.x, now ^= 1) {
+    cuda::WaitForCopies<0>();
+    __syncthreads();  // the tile has arrived, and the memory of the last one is free
+    if (number + gridDim.x < job.tiles) copy(number + gridDim.x, tiles[now ^ 1]);
+    cuda::CommitCopies();
+    const Layout layout(job, number);
+    Bf16* const tile = tiles[now];
+#pragma unroll 1
+    for (unsigned n = threadIdx.x / 32; n < kTileSize / kChunk / 8; n += kThreads / 32) {
+      const unsigned place = Layout::Place(n);
+      Numbers numbers;
+      const ChunkPlan plan =
+          LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
+      const auto way =
+          static_cast<Way>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(plan.way)));
+      if (way > Way::kTwo) {
+        largest.Add(
+            TransformRareChunks<kSize, Layout, kDecodes>(job, layout, tile, n, signs, decode));
+        continue;
+      }
+      ChunkSums y;
+      SumsOfTwo<kSize>(matrix, plan, way == Way::kOne, numbers, y);
+      Outputs outputs;
+      RoundSums(y, HadamardFactor(kSize), outputs);
+      StoreOutputs<Layout>(job, tile, place, outputs, &largest);
+    }
+    __syncthreads();  // all outputs are in the tile, and exact sums have read whole chunks
+    Bf16* to = job.out + layout.PlaceOf(job, line, piece);
+#pragma unroll
+    for (unsigned i = 0; i < Layout::kLines; i += kCopied) {
+      if (layout.Has(job, line + i, piece)) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(
+            tile + PlaceOfPiece<Layout::kPiecesOfLine>(line + i, piece));
+      }
+      to += Layout::Step(job, kCopied);
+    }
   }
   if (job.amax != nullptr) largest.Raise(job.amax);
 }
 
-template <int kSize>
-void Launch(const ChunkJob& job, bool down_columns, cudaStream_t stream) {
-  if (down_columns) {
-    const std::size_t warps =
-        std::size_t{DivideUp(job.cols / 2, 8u)} * DivideUp(job.rows, std::uint32_t{kChunk});
-    const bool whole = job.cols % 16 == 0 && job.rows % kChunk == 0 &&
-                       warps % (kThreads / 32) == 0 && job.writes_four;
-    const auto kernel =
-        whole ? HadamardColumnsKernel<kSize, true> : HadamardColumnsKernel<kSize, false>;
-    kernel<<<Blocks(warps * 32, kThreads), kThreads, 0, stream>>>(job, Gathered(job.before));
-  } else {
-    const std::size_t warps = DivideUp(std::size_t{job.rows} * job.cols, std::size_t{8 * kChunk});
-    HadamardRowsKernel<kSize><<<Blocks(warps * 32, kThreads), kThreads, 0, stream>>>(job);
-  }
+// The multiprocessors of the current device.
+unsigned Multiprocessors() {
+  int device = 0, count = 0;
+  Check(cudaGetDevice(&device), "device");
+  Check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
+  return static_cast<unsigned>(count);
+}
+
+template <int kSize, class Layout>
+void Launch(const Job& job, const std::optional<TensorDecode>& decode, cudaStream_t stream) {
+  const unsigned blocks = std::min(job.tiles, Multiprocessors() * kBlocksOfProcessor);
+  const auto kernel =
+      decode ? HadamardKernel<kSize, Layout, true> : HadamardKernel<kSize, Layout, false>;
+  const TensorDecode decoding = decode.value_or(TensorDecode{});
+  kernel<<<blocks, kThreads, 0, stream>>>(job, Gathered(job.before), decoding.dialect,
+                                          decoding.amax);
   CheckLaunch("TransformGroups");
 }
 
@@ -555,36 +305,41 @@ HadamardSigns SignsOfChunk(const HadamardTransform& transform) {
 bool TransformGroupsOnTensorCores(const HadamardTransform& transform, HadamardWay way,
                                   std::size_t rows, std::size_t cols, bool down_columns,
                                   const Bf16* x, Bf16* out, std::uint32_t* amax,
-                                  cudaStream_t stream) {
-  const std::size_t bytes = down_columns ? 4 : 16;
-  if (transform.size < 16 || !IsAligned(x, bytes) || !IsAligned(out, bytes)) return false;
-  if (down_columns && cols % 2 != 0) return false;
+                                  cudaStream_t stream, const std::optional<TensorDecode>& decode) {
+  if (transform.size < 16 || !IsAligned(x, 16) || !IsAligned(out, 16)) return false;
+  if (down_columns && cols % kPieceSize != 0) return false;
   if (rows >= 1u << 31 || cols >= 1u << 31 || rows * cols >= std::size_t{1} << 40) return false;
   const HadamardSigns signs = SignsOfChunk(transform), none;
   const bool forth = way == HadamardWay::kForth;
   if (amax != nullptr) Check(cudaMemsetAsync(amax, 0, sizeof *amax, stream), "memset");
-  const ChunkJob job{static_cast<std::uint32_t>(rows),
-                     static_cast<std::uint32_t>(cols),
-                     x,
-                     out,
-                     forth ? signs : none,
-                     forth ? none : signs,
-                     !forth,
-                     amax,
-                     cols % 4 == 0 && IsAligned(out, 8)};
+  constexpr std::size_t kTileRows = DownColumns::kLines;
+  const std::size_t across = DivideUp(cols, kTileSize / kTileRows);
+  const std::size_t tiles = down_columns ? across * DivideUp(rows, kTileRows)
+                                         : DivideUp(rows * cols, std::size_t{kTileSize});
+  const Job job{static_cast<std::uint32_t>(rows),
+                static_cast<std::uint32_t>(cols),
+                x,
+                out,
+                forth ? signs : none,
+                forth ? none : signs,
+                !forth,
+                amax,
+                static_cast<std::uint32_t>(tiles),
+                static_cast<std::uint32_t>(across)};
+  const auto launch = [&]<int kSize>() {
+    const auto of_layout = down_columns ? Launch<kSize, DownColumns> : Launch<kSize, AlongRows>;
+    of_layout(job, decode, stream);
+    return true;
+  };
   switch (transform.size) {
     case 16:
-      Launch<16>(job, down_columns, stream);
-      return true;
+      return launch.template operator()<16>();
     case 32:
-      Launch<32>(job, down_columns, stream);
-      return true;
+      return launch.template operator()<32>();
     case 64:
-      Launch<64>(job, down_columns, stream);
-      return true;
+      return launch.template operator()<64>();
     default:
-      Launch<128>(job, down_columns, stream);
-      return true;
+      return launch.template operator()<128>();
   }
 }
 

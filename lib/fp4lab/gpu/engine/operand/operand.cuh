@@ -163,18 +163,21 @@ Operand<T> PrepareWindows(const OperandRecipe& recipe, LinearOperand operand,
 // Makes an operand of x, which holds rounded values. The result is x itself if the recipe changes
 // nothing, else `out`, which may be x unless there is an observer. `measured`: *amax has been
 // measured, if the operand needs it (OperandPlan). `rows`: room for scales of rows. `alpha`:
-// written if a tuned kernel runs, whereupon alpha->to becomes null.
+// written if a tuned kernel runs, whereupon alpha->to becomes null. `decode`: the tensor is x
+// decoded (TransformGroups), and the operand's transform is a pass of its own.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                    const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
-                   bool measured = false, AlphaJob* alpha = nullptr) {
+                   bool measured = false, AlphaJob* alpha = nullptr,
+                   const std::optional<TensorDecode>& decode = {}) {
   const OperandPlan plan = PlanOf(recipe);
+  Expects(!decode || plan.transforms_apart, "a transform that decodes");
   if (plan.is_plain) return {x, nullptr};
   const T* from = x;
   if (plan.transforms_apart) {
     measured = plan.needs_amax && !plan.has_windows;
     TransformGroups(TransformOf(recipe, call), HadamardWay::kForth, place.rows, place.cols,
-                    place.along_rows, x, out, measured ? amax : nullptr, call.stream);
+                    place.along_rows, x, out, measured ? amax : nullptr, call.stream, decode);
     from = out;
   }
   if (plan.has_windows) return PrepareWindows(recipe, operand, call, place, from, amax, out, rows);
@@ -206,6 +209,24 @@ const T* Decode(const OperandRecipe& fprop, bool bf16, const DeviceCall& call, c
                     memory, memory, nullptr, call.stream);
   }
   return memory;
+}
+
+// Prepare of the values of fprop's operand `made`, which Decode would decode in `memory`. A
+// transform before the quantizer decodes them as it reads, if they have one scale.
+template <class T>
+Operand<T> PrepareDecoded(const OperandRecipe& fprop, const Operand<T>& made, bool bf16, T* memory,
+                          const OperandRecipe& recipe, LinearOperand operand,
+                          const DeviceCall& call, const Place& place, std::uint32_t* amax, T* out,
+                          RowScales* rows, bool measured = false) {
+  const bool has_one_scale = fprop.format && fprop.scale_window == 0 && fprop.hadamard == 0 &&
+                             made.row_decode == nullptr && made.scales.scales == nullptr;
+  if (std::is_same_v<T, Bf16> && has_one_scale && PlanOf(recipe).transforms_apart &&
+      made.amax != amax && call.observer == nullptr) {
+    return Prepare(recipe, operand, call, place, made.values, amax, out, rows, measured, nullptr,
+                   TensorDecode{*fprop.format, made.amax});
+  }
+  const T* const from = Decode(fprop, bf16, call, {place.rows, place.cols, false}, made, memory);
+  return Prepare(recipe, operand, call, place, from, amax, out, rows, measured);
 }
 
 // The tensor from which a backward operand that is made of fprop's values starts: fprop's operand
