@@ -105,6 +105,32 @@ TEST_CASE("Transforms of numbers of few and of many binades are the CPU's", "[gp
   }
 }
 
+// Pairs of equal numbers, which cancel in half of the sums, among numbers 2^-distance as large.
+std::vector<float> Pairs(std::size_t size, int distance) {
+  std::vector<float> x = Normal(8, size);
+  for (std::size_t i = 0; i < size; ++i) {
+    if (i % 8 == 4) x[i] = x[i - 4];
+    if (i % 4 != 0) x[i] = std::ldexp(x[i], -distance);
+  }
+  return RoundedTo<Bf16>(std::move(x));
+}
+
+TEST_CASE("Transforms whose largest numbers cancel are the CPU's", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const int distance : {15, 25, 35, 50, 75, 95, 115}) {
+    for (const int exponent : {0, -60, -90, -115, 100, 120}) {
+      for (const Place& place : {Place{5, 128, false}, {128, 40, true}}) {
+        auto x = Pairs(place.rows * place.cols, distance);
+        for (float& v : x) v = RoundToBf16(std::ldexp(v, exponent));
+        for (const int size : {16, 32, 64, 128}) {
+          CAPTURE(distance, exponent);
+          CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place, x);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Transforms of matrices that are no whole chunks of 128 are the CPU's",
           "[gpu][recipes]") {
   if (NoGpu()) return;

@@ -6,7 +6,8 @@
 // Tensor cores align their terms to the largest and cut off what lies below its 24th bit. So a sum
 // is exact, in any order, if all terms are multiples of a number that is 2^-24 of a bound of all
 // partial sums. The numbers of a chunk that span too many binades are added in parts by magnitude,
-// each with exact sums.
+// each with exact sums. What lies far below a chunk's largest numbers seldom changes an output; so
+// few chunks need more than two parts.
 #pragma once
 
 #include "fp4lab/cuda/device/bf16_words.cuh"
@@ -70,23 +71,19 @@ __device__ void ForSums(const Act& act) {
   }
 }
 
-// How the sums of a chunk are made: of all numbers, of two or three parts by magnitude, of many
-// parts (WideSums), or one by one (ExactOutputs). The ways after kTwo are rare.
-enum class Way : std::uint8_t { kOne, kTwo, kThree, kWide, kExact };
+// How the sums of a chunk are made: of all numbers; of two parts by magnitude; of two parts, the
+// second of which is not exact, for outputs that its error does not change; or by WideOutputs.
+enum class Way : std::uint8_t { kOne, kTwo, kChecked, kWide };
 struct ChunkPlan {
   Way way;
   std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
+
+  __device__ std::uint32_t Binades() const { return high - low + 1; }
 };
 
 // Binades of BF16 numbers that are multiples of 2^-24 of their largest possible sum.
 template <int kSize>
 constexpr std::uint32_t kBinades = 17 - HadamardStages(kSize);
-
-// Binades that three parts serve, so that what the sum of the first two loses and the third part's
-// sum together fit into binary32. In units of 2^high, for groups of 2^g numbers: the loss is at
-// most 2^(g - 23), the third sum is below 2^(3 g - 33), and both are multiples of 2^(-6 - binades).
-template <int kSize>
-constexpr std::uint32_t kBinadesOfThree = kSize == 16 ? 36 : 3 * kBinades<kSize> - 1;
 
 // The least magnitude of part `part` of a chunk, as bits of BF16.
 template <int kSize>
@@ -98,14 +95,29 @@ __device__ std::uint32_t LeastOfPart(std::uint32_t high, std::uint32_t part) {
 // `most`, `least`: the chunk's largest and smallest nonzero magnitude as bits of BF16.
 template <int kSize>
 __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
-  constexpr std::uint32_t kWideBinades = 80;
-  const std::uint32_t high = most >> 7, low = least >> 7, binades = high - low + 1;
   if (most == 0) return {Way::kOne, 0, 0};
-  const bool fits = high < 254 - HadamardStages(kSize) && low > 16;  // no overflow, no subnormals
-  if (fits && binades <= kBinades<kSize>) return {Way::kOne, high, low};
-  if (fits && binades <= 2 * kBinades<kSize>) return {Way::kTwo, high, low};
-  if (fits && binades <= kBinadesOfThree<kSize>) return {Way::kThree, high, low};
-  return {high < 255 && binades <= kWideBinades ? Way::kWide : Way::kExact, high, low};
+  ChunkPlan plan{Way::kWide, most >> 7, least >> 7};
+  if (plan.high >= 254 - HadamardStages(kSize)) return plan;  // sums may overflow
+  const bool normal = plan.low > 16;                          // no sum is a subnormal number
+  if (normal && plan.Binades() <= kBinades<kSize>) {
+    plan.way = Way::kOne;
+  } else if (normal && plan.Binades() <= 2 * kBinades<kSize>) {
+    plan.way = Way::kTwo;
+  } else if (plan.high > 40) {  // the error's bound is far above subnormal numbers
+    plan.way = Way::kChecked;
+  }
+  return plan;
+}
+
+// A bound of the error of a chunk's sums in kParts parts, if the numbers of the last one have any
+// binades. These are below 2^e, e = high + 1 - (kParts - 1) kBinades. A product errs by less than
+// 2^(e - 17): it cuts 34 numbers, at most, below 2^(e - 24), and itself twice below 2^(e - 20). The
+// groups' 2^(g - 4) products and the rounding of at most three stages of their sums come to less
+// than 2^(e + g - 20).
+template <int kSize, unsigned kParts>
+__device__ float ErrorOfParts(std::uint32_t high) {
+  constexpr std::uint32_t kBelow = 19 + (kParts - 1) * kBinades<kSize> - HadamardStages(kSize);
+  return __uint_as_float((high - kBelow) << 23);
 }
 
 // The largest and the smallest nonzero magnitude of many BF16 numbers. The smallest is found less
@@ -148,6 +160,126 @@ __device__ inline void Split(std::uint32_t least, Numbers& rest, Numbers& part) 
   }
 }
 
+// The sums of chunks in one part or in two.
+template <int kSize>
+__device__ void SumsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, bool one,
+                          Numbers& numbers, ChunkSums& y) {
+  if (one) return SumsOf<kSize>(matrix, numbers, y);
+  Numbers part;
+  ChunkSums lower;
+  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
+  SumsOf<kSize>(matrix, part, y);
+  SumsOf<kSize>(matrix, numbers, lower);
+  ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + lower[q][i]; });
+}
+
+// Outputs as BF16, a in the low half. Adding +0 makes a sum of zeros +0.
+__device__ inline std::uint32_t OutputPair(float a, float b, float factor) {
+  return PackBf16(__fmaf_rn(a, factor, 0.0f), __fmaf_rn(b, factor, 0.0f));
+}
+
+// Outputs 8 w + lane / 4 of chunks 2 (lane % 4) and the next, w < kChunk / 8, two of them in a
+// word.
+using Outputs = std::uint32_t[kChunk / 8];
+
+__device__ inline void RoundSums(const ChunkSums& y, float factor, Outputs& outputs) {
+#pragma unroll
+  for (unsigned w = 0; w < kChunk / 8; ++w) {
+    const auto& sums = y[w / 2];
+    outputs[w] = OutputPair(sums[w % 2 * 2], sums[w % 2 * 2 + 1], factor);
+  }
+}
+
+// What lanes know of their own chunk, for the two chunks of their outputs.
+template <class T>
+__device__ T OfOutputs(T own, unsigned i) {
+  return __shfl_sync(kAllLanes, own, static_cast<int>(8 * (threadIdx.x % 4) + 4 * i));
+}
+
+// Outputs of sums with errors of at most error(q, i). Returns whether these change no output of the
+// warp: whether the least and the largest possible sum, rounded to binary32, give the same output.
+template <int kSize, class Error>
+__device__ bool RoundCheckedSums(const ChunkSums& y, const Error& error, Outputs& outputs) {
+  std::uint32_t different = 0;
+#pragma unroll
+  for (unsigned w = 0; w < kChunk / 8; ++w) {
+    float least[2], largest[2];
+#pragma unroll
+    for (unsigned i = 0; i < 2; ++i) {
+      const unsigned of_product = w % 2 * 2 + i;
+      const float sum = y[w / 2][of_product], e = error(w / 2, of_product);
+      least[i] = sum - e;
+      largest[i] = sum + e;
+    }
+    outputs[w] = OutputPair(least[0], least[1], HadamardFactor(kSize));
+    different |= outputs[w] ^ OutputPair(largest[0], largest[1], HadamardFactor(kSize));
+  }
+  return __all_sync(kAllLanes, different == 0);
+}
+
+// Outputs in at most two parts. `way`: the last of the warp's chunks' ways. Returns whether all of
+// the warp's outputs are certain.
+template <int kSize>
+__device__ bool OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, Way way,
+                             Numbers& numbers, Outputs& outputs) {
+  ChunkSums y;
+  SumsOfTwo<kSize>(matrix, plan, way == Way::kOne, numbers, y);
+  if (way != Way::kChecked) {
+    RoundSums(y, HadamardFactor(kSize), outputs);
+    return true;
+  }
+  const float own = plan.way == Way::kChecked ? ErrorOfParts<kSize, 2>(plan.high) : 0.0f;
+  float errors[2], relative[2];  // `relative`: the last addition's
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i) {
+    errors[i] = OfOutputs(own, i);
+    relative[i] = errors[i] > 0.0f ? 0x1p-24f : 0.0f;
+  }
+  return RoundCheckedSums<kSize>(
+      y,
+      [&](unsigned q, unsigned i) {
+        return __fmaf_rn(fabsf(y[q][i]), relative[i % 2], errors[i % 2]);
+      },
+      outputs);
+}
+
+// a + b and what its rounding loses.
+__device__ inline float2 ExactSum(float a, float b) {
+  const float sum = a + b, other = sum - a;
+  return {sum, (a - (sum - other)) + (b - other)};
+}
+
+// Outputs in three parts; chunks of Way::kChecked must have high > 64. Returns as OutputsOfTwo.
+template <int kSize>
+__device__ bool OutputsOfThree(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
+                               Outputs& outputs) {
+  Numbers part;
+  ChunkSums y, lower;
+  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
+  SumsOf<kSize>(matrix, part, y);
+  Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
+  SumsOf<kSize>(matrix, part, lower);
+  ForSums([&](unsigned q, unsigned i) {
+    const float2 sum = ExactSum(y[q][i], lower[q][i]);
+    y[q][i] = sum.x;
+    lower[q][i] = sum.y;
+  });
+  {
+    ChunkSums least;
+    SumsOf<kSize>(matrix, numbers, least);
+    ForSums([&](unsigned q, unsigned i) {
+      const float2 sum = ExactSum(y[q][i], lower[q][i] + least[q][i]);
+      y[q][i] = sum.x;
+      lower[q][i] = sum.y;
+    });
+  }
+  // Twice the bound: the inner sum errs by less than the third part.
+  const float own = plan.way == Way::kChecked ? 2.0f * ErrorOfParts<kSize, 3>(plan.high) : 0.0f;
+  const float errors[2] = {OfOutputs(own, 0), OfOutputs(own, 1)};
+  return RoundCheckedSums<kSize>(
+      y, [&](unsigned q, unsigned i) { return fabsf(lower[q][i]) + errors[i % 2]; }, outputs);
+}
+
 // high + low + x, rounded to binary64 in two numbers. Exact for sums of fewer than 106 bits.
 __device__ inline void AddTo(double& high, double& low, double x) {
   const double sum = high + x, other = sum - high;
@@ -165,94 +297,75 @@ __device__ inline float RoundedOnce(double high, double low, double scale) {
                             scale);
 }
 
-// The sums of chunks of few binades, in one part or in two.
+// Outputs of chunks of any numbers. Parts by magnitude are added in pairs of binary64, from the
+// largest on, until the numbers that are left change no output of the warp; at most some 80
+// binades. Returns whether the outputs of this lane are certain.
 template <int kSize>
-__device__ void SumsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, bool one,
-                          Numbers& numbers, ChunkSums& y) {
-  if (one) return SumsOf<kSize>(matrix, numbers, y);
-  Numbers part;
-  ChunkSums lower;
-  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
-  SumsOf<kSize>(matrix, part, y);
-  SumsOf<kSize>(matrix, numbers, lower);
-  ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + lower[q][i]; });
-}
-
-// The sums of chunks in at most three parts.
-template <int kSize>
-__device__ void SumsOfThree(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                            ChunkSums& y) {
-  Numbers part;
-  ChunkSums lower, least;
-  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
-  SumsOf<kSize>(matrix, part, y);
-  Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
-  SumsOf<kSize>(matrix, part, lower);
-  ForSums([&](unsigned q, unsigned i) {  // what the sum loses stays in `lower`
-    const float a = y[q][i], b = lower[q][i], sum = a + b, other = sum - a;
-    lower[q][i] = (a - (sum - other)) + (b - other);
-    y[q][i] = sum;
-  });
-  SumsOf<kSize>(matrix, numbers, least);
-  // The inner sum is exact: see kBinadesOfThree.
-  ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + (lower[q][i] + least[q][i]); });
-}
-
-// The sums of chunks of up to 80 binades, of as many parts as the warp's chunks need. With an exact
-// factor they are multiplied by it.
-template <int kSize>
-__device__ void WideSums(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                         ChunkSums& y) {
+__device__ bool WideOutputs(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
+                            Outputs& outputs) {
   constexpr unsigned kShift = 64;  // takes numbers away from subnormals and overflow
-  const bool raises = plan.low <= 16, lowers = plan.high >= 200;  // 80 binades reach only one
+  constexpr std::uint32_t kFirstParts = 4, kMostParts = 80 / kBinades<kSize>;
+  const bool raises = plan.high <= 96, lowers = plan.high >= 200;
   const __nv_bfloat162 shift = cuda::PairOf(raises ? 0x1p64f : lowers ? 0x1p-64f : 1.0f);
-  const std::uint32_t high = plan.high + (raises ? kShift : 0) - (lowers ? kShift : 0);
 #pragma unroll
   for (unsigned i = 0; i < 2 * kProducts; ++i) {
     std::uint32_t& number = numbers[i / 2][i % 2];
     number = AsWord(__hmul2(AsPair(number), shift));
   }
-  const std::uint32_t binades = plan.way == Way::kExact ? 0 : plan.high - plan.low + 1;
-  const std::uint32_t most = __reduce_max_sync(kAllLanes, binades);
+  const std::uint32_t high = plan.high + (raises ? kShift : 0) - (lowers ? kShift : 0);
+  const double back = raises ? 0x1p-64 : lowers ? 0x1p64 : 1.0;
+  const double factor = HasExactHadamardFactor(kSize) ? HadamardFactor(kSize) : 1.0f;
+  std::uint32_t highs[2], binades[2];  // of the chunks of this lane's outputs
+  double scales[2];
+  bool finite = true;
+#pragma unroll
+  for (unsigned i = 0; i < 2; ++i) {
+    highs[i] = OfOutputs(high, i);
+    binades[i] = OfOutputs(plan.Binades(), i);
+    scales[i] = factor * OfOutputs(back, i);
+    if (OfOutputs(plan.high, i) == 255) finite = false;
+  }
+  const std::uint32_t most = __reduce_max_sync(kAllLanes, plan.Binades());
   double upper[kProducts * 4] = {}, lower[kProducts * 4] = {};
 #pragma unroll 1
-  for (std::uint32_t part = 0; part * kBinades<kSize> < most; ++part) {
-    const bool is_last = (part + 1) * kBinades<kSize> >= most;
+  for (std::uint32_t part = 0;; ++part) {
+    const std::uint32_t added = (part + 1) * kBinades<kSize>;
+    const bool all = added >= most, is_last = all || part + 1 == kMostParts;
     Numbers of_part;
-    Split(is_last ? 0 : LeastOfPart<kSize>(high, part), numbers, of_part);
+    Split(all ? 0 : LeastOfPart<kSize>(high, part), numbers, of_part);
     ChunkSums sums;
     SumsOf<kSize>(matrix, of_part, sums);
 #pragma unroll
     for (unsigned i = 0; i < kProducts * 4; ++i) AddTo(upper[i], lower[i], sums[i / 4][i % 4]);
-  }
-  const double back = raises ? 0x1p-64 : lowers ? 0x1p64 : 1.0;
-  const double factor = HasExactHadamardFactor(kSize) ? HadamardFactor(kSize) : 1.0f;
-  double scales[2];  // of the chunks of this lane's outputs
+    if (!is_last && part + 1 != kFirstParts) continue;
+
+    double errors[2];  // bounds of the sums of what is left
 #pragma unroll
-  for (unsigned n = 0; n < 2; ++n) {
-    scales[n] = factor * __shfl_sync(kAllLanes, back, 4 * (2 * (threadIdx.x % 4) + n));
+    for (unsigned i = 0; i < 2; ++i) {
+      const std::uint32_t exponent = 1023 - 127 + 1 + HadamardStages(kSize) + highs[i] - added;
+      errors[i] = added >= binades[i] ? 0.0 : __hiloint2double(static_cast<int>(exponent << 20), 0);
+    }
+    std::uint32_t different = 0;
+#pragma unroll
+    for (unsigned w = 0; w < kChunk / 8; ++w) {
+      float least[2], largest[2];
+#pragma unroll
+      for (unsigned i = 0; i < 2; ++i) {
+        const unsigned at = 2 * w + i;
+        least[i] = largest[i] = RoundedOnce(upper[at], lower[at], scales[i]);
+        if (errors[i] > 0.0) {
+          const double error = errors[i] + fabs(upper[at]) * 0x1p-51;
+          least[i] = static_cast<float>((upper[at] - error) * scales[i]);
+          largest[i] = static_cast<float>((upper[at] + error) * scales[i]);
+        }
+      }
+      const float left = HasExactHadamardFactor(kSize) ? 1.0f : HadamardFactor(kSize);
+      outputs[w] = OutputPair(least[0], least[1], left);
+      different |= outputs[w] ^ OutputPair(largest[0], largest[1], left);
+    }
+    const bool certain = finite && different == 0;
+    if (is_last || __all_sync(kAllLanes, certain || !finite)) return certain;
   }
-  ForSums([&](unsigned q, unsigned i) {
-    y[q][i] = RoundedOnce(upper[4 * q + i], lower[4 * q + i], scales[i % 2]);
-  });
-}
-
-// The sums of the warp's chunks, rounded to binary32, whatever their ways; those of a chunk of
-// Way::kExact are arbitrary. Returns their factor.
-template <int kSize>
-__device__ float RareSums(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                          ChunkSums& y) {
-  if (!__any_sync(kAllLanes, plan.way == Way::kWide)) {
-    SumsOfThree<kSize>(matrix, plan, numbers, y);
-    return HadamardFactor(kSize);
-  }
-  WideSums<kSize>(matrix, plan, numbers, y);
-  return HasExactHadamardFactor(kSize) ? 1.0f : HadamardFactor(kSize);
-}
-
-// Outputs as BF16, a in the low half. Adding +0 makes a sum of zeros +0.
-__device__ inline std::uint32_t OutputPair(float a, float b, float factor) {
-  return PackBf16(__fmaf_rn(a, factor, 0.0f), __fmaf_rn(b, factor, 0.0f));
 }
 
 // A chunk in memory, for sums that no product makes: element k < length, times `decode` and rounded

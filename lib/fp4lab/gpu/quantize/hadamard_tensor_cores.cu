@@ -142,18 +142,6 @@ __device__ ChunkPlan LoadNumbers(const Bf16* tile, unsigned place, std::uint32_t
   return magnitudes.Plan<kSize>();
 }
 
-// Outputs 8 w + lane / 4 of chunks 2 (lane % 4) and the next, w < kChunk / 8, two of them in a
-// word.
-using Outputs = std::uint32_t[kChunk / 8];
-
-__device__ void RoundSums(const ChunkSums& y, float factor, Outputs& outputs) {
-#pragma unroll
-  for (unsigned w = 0; w < kChunk / 8; ++w) {
-    const auto& sums = y[w / 2];
-    outputs[w] = OutputPair(sums[w % 2 * 2], sums[w % 2 * 2 + 1], factor);
-  }
-}
-
 // Puts outputs in the place of their chunks' numbers and applies the signs after the transform.
 template <class Layout>
 __device__ void StoreOutputs(const Job& job, Bf16* tile, unsigned place, Outputs& outputs,
@@ -174,24 +162,30 @@ __device__ void StoreOutputs(const Job& job, Bf16* tile, unsigned place, Outputs
   }
 }
 
-// Transforms chunks 8 n to 8 n + 7 of a tile, some of which have rare ways. Out of line, and from
-// shared memory to shared memory: such chunks need many registers.
+// Transforms chunks 8 n to 8 n + 7 of a tile, whatever their numbers. Out of line, and from shared
+// memory to shared memory: that takes many registers.
 template <int kSize, class Layout, bool kDecodes>
-__device__ __noinline__ LargestOutput TransformRareChunks(const Job& job, const Layout& layout,
-                                                          Bf16* tile, unsigned n,
-                                                          std::uint32_t signs, float decode) {
+__device__ __noinline__ LargestOutput TransformAnyChunks(const Job& job, const Layout& layout,
+                                                         Bf16* tile, unsigned n,
+                                                         std::uint32_t signs, float decode) {
   const unsigned place = Layout::Place(n), of_four = threadIdx.x % 4;
+  const FragmentA matrix = SignsOfProducts();
   Numbers numbers;
-  const ChunkPlan plan = LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
-  ChunkSums y;
-  const float factor = RareSums<kSize>(SignsOfProducts(), plan, numbers, y);
   Outputs outputs;
-  RoundSums(y, factor, outputs);
-  const std::uint32_t exact = __ballot_sync(kAllLanes, plan.way == Way::kExact);
-  if ((exact >> (8 * of_four) & 0x11u) != 0) {
-    const unsigned chunk = 8 * n + 2 * of_four;
-    ExactOutputs<kSize>(layout.Chunk(job, chunk, decode), layout.Chunk(job, chunk + 1, decode),
-                        threadIdx.x % 32 / 4, outputs);
+  const auto load = [&] {
+    return LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
+  };
+  const ChunkPlan plan = load();
+  const bool takes_three =
+      plan.way < Way::kChecked || (plan.way == Way::kChecked && plan.high > 64);
+  if (!__all_sync(kAllLanes, takes_three) ||
+      !OutputsOfThree<kSize>(matrix, plan, numbers, outputs)) {
+    load();
+    if (!WideOutputs<kSize>(matrix, plan, numbers, outputs)) {
+      const unsigned chunk = 8 * n + 2 * of_four;
+      ExactOutputs<kSize>(layout.Chunk(job, chunk, decode), layout.Chunk(job, chunk + 1, decode),
+                          threadIdx.x % 32 / 4, outputs);
+    }
   }
   __syncwarp();
   LargestOutput largest;
@@ -247,16 +241,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
           LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
       const auto way =
           static_cast<Way>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(plan.way)));
-      if (way > Way::kTwo) {
-        largest.Add(
-            TransformRareChunks<kSize, Layout, kDecodes>(job, layout, tile, n, signs, decode));
-        continue;
-      }
-      ChunkSums y;
-      SumsOfTwo<kSize>(matrix, plan, way == Way::kOne, numbers, y);
       Outputs outputs;
-      RoundSums(y, HadamardFactor(kSize), outputs);
-      StoreOutputs<Layout>(job, tile, place, outputs, &largest);
+      if (way != Way::kWide && OutputsOfTwo<kSize>(matrix, plan, way, numbers, outputs)) {
+        StoreOutputs<Layout>(job, tile, place, outputs, &largest);
+      } else {
+        largest.Add(
+            TransformAnyChunks<kSize, Layout, kDecodes>(job, layout, tile, n, signs, decode));
+      }
     }
     __syncthreads();  // all outputs are in the tile, and exact sums have read whole chunks
     Bf16* to = job.out + layout.PlaceOf(job, line, piece);
@@ -272,22 +263,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
   if (job.amax != nullptr) largest.Raise(job.amax);
 }
 
-// The multiprocessors of the current device.
-unsigned Multiprocessors() {
-  int device = 0, count = 0;
-  Check(cudaGetDevice(&device), "device");
-  Check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
-  return static_cast<unsigned>(count);
-}
-
 template <int kSize, class Layout>
 void Launch(const Job& job, const std::optional<TensorDecode>& decode, cudaStream_t stream) {
-  const unsigned blocks = std::min(job.tiles, Multiprocessors() * kBlocksOfProcessor);
+  const auto most = static_cast<std::uint32_t>(cuda::Multiprocessors()) * kBlocksOfProcessor;
   const auto kernel =
       decode ? HadamardKernel<kSize, Layout, true> : HadamardKernel<kSize, Layout, false>;
   const TensorDecode decoding = decode.value_or(TensorDecode{});
-  kernel<<<blocks, kThreads, 0, stream>>>(job, Gathered(job.before), decoding.dialect,
-                                          decoding.amax);
+  kernel<<<std::min(job.tiles, most), kThreads, 0, stream>>>(job, Gathered(job.before),
+                                                             decoding.dialect, decoding.amax);
   CheckLaunch("TransformGroups");
 }
 
