@@ -105,12 +105,17 @@ TEST_CASE("Transforms of numbers of few and of many binades are the CPU's", "[gp
   }
 }
 
-// Pairs of equal numbers, which cancel in half of the sums, among numbers 2^-distance as large.
-std::vector<float> Pairs(std::size_t size, int distance) {
-  std::vector<float> x = Normal(8, size);
-  for (std::size_t i = 0; i < size; ++i) {
-    if (i % 8 == 4) x[i] = x[i - 4];
-    if (i % 4 != 0) x[i] = std::ldexp(x[i], -distance);
+// Pairs of equal numbers along the transform's axis, which cancel in half of the sums, among
+// numbers 2^-distance as large. Neighbouring transforms differ by 19 binades.
+std::vector<float> Pairs(const Place& place, int distance) {
+  std::vector<float> x = Normal(8, place.rows * place.cols);
+  MatrixView<float> view(x.data(), place.rows, place.cols);
+  if (place.along_rows) view = view.Transposed();
+  for (std::size_t r = 0; r < view.rows; ++r) {
+    for (std::size_t k = 0; k < view.cols; ++k) {
+      const int exponent = -19 * static_cast<int>(r % 4) - (k % 4 == 0 ? 0 : distance);
+      view(r, k) = k % 8 == 4 ? view(r, k - 4) : std::ldexp(view(r, k), exponent);
+    }
   }
   return RoundedTo<Bf16>(std::move(x));
 }
@@ -120,7 +125,7 @@ TEST_CASE("Transforms whose largest numbers cancel are the CPU's", "[gpu][recipe
   for (const int distance : {15, 25, 35, 50, 75, 95, 115}) {
     for (const int exponent : {0, -60, -90, -115, 100, 120}) {
       for (const Place& place : {Place{5, 128, false}, {128, 40, true}}) {
-        auto x = Pairs(place.rows * place.cols, distance);
+        auto x = Pairs(place, distance);
         for (float& v : x) v = RoundToBf16(std::ldexp(v, exponent));
         for (const int size : {16, 32, 64, 128}) {
           CAPTURE(distance, exponent);

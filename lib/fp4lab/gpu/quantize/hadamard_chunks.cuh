@@ -198,6 +198,7 @@ __device__ T OfOutputs(T own, unsigned i) {
 
 // Outputs of sums with errors of at most error(q, i). Returns whether these change no output of the
 // warp: whether the least and the largest possible sum, rounded to binary32, give the same output.
+// An output that is certain is at least 2^7 times as large as the error.
 template <int kSize, class Error>
 __device__ bool RoundCheckedSums(const ChunkSums& y, const Error& error, Outputs& outputs) {
   std::uint32_t different = 0;
@@ -330,9 +331,9 @@ __device__ bool WideOutputs(const FragmentA& matrix, const ChunkPlan& plan, Numb
 #pragma unroll 1
   for (std::uint32_t part = 0;; ++part) {
     const std::uint32_t added = (part + 1) * kBinades<kSize>;
-    const bool all = added >= most, is_last = all || part + 1 == kMostParts;
-    Numbers of_part;
-    Split(all ? 0 : LeastOfPart<kSize>(high, part), numbers, of_part);
+    const bool is_last = added >= most || part + 1 == kMostParts;
+    Numbers of_part;  // a chunk's last part has its subnormal numbers, too
+    Split(added >= plan.Binades() ? 0 : LeastOfPart<kSize>(high, part), numbers, of_part);
     ChunkSums sums;
     SumsOf<kSize>(matrix, of_part, sums);
 #pragma unroll
