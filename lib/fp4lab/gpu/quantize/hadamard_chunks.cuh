@@ -14,6 +14,7 @@
 #include "fp4lab/gpu/gemm/mma.cuh"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
 #include "fp4lab/gpu/quantize/hadamard_device.cuh"
+#include "fp4lab/gpu/quantize/hadamard_parts.h"
 #include "fp4lab/transform/exact_hadamard.h"
 
 namespace fp4lab::gpu {
@@ -81,9 +82,8 @@ struct ChunkPlan {
   __device__ std::uint32_t Binades() const { return high - low + 1; }
 };
 
-// Binades of BF16 numbers that are multiples of 2^-24 of their largest possible sum.
 template <int kSize>
-constexpr std::uint32_t kBinades = 17 - HadamardStages(kSize);
+constexpr std::uint32_t kBinades = BinadesOfPart(kSize);
 
 // The least magnitude of part `part` of a chunk, as bits of BF16.
 template <int kSize>
@@ -109,15 +109,10 @@ __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
   return plan;
 }
 
-// A bound of the error of a chunk's sums in kParts parts, if the numbers of the last one have any
-// binades. These are below 2^e, e = high + 1 - (kParts - 1) kBinades. A product errs by less than
-// 2^(e - 17): it cuts 34 numbers, at most, below 2^(e - 24), and itself twice below 2^(e - 20). The
-// groups' 2^(g - 4) products and the rounding of at most three stages of their sums come to less
-// than 2^(e + g - 20).
+// A bound of the error of a chunk's sums in kParts parts, if the last one has any binades.
 template <int kSize, unsigned kParts>
 __device__ float ErrorOfParts(std::uint32_t high) {
-  constexpr std::uint32_t kBelow = 19 + (kParts - 1) * kBinades<kSize> - HadamardStages(kSize);
-  return __uint_as_float((high - kBelow) << 23);
+  return __uint_as_float((high - BinadesAboveError(kSize, kParts)) << 23);
 }
 
 // The largest and the smallest nonzero magnitude of many BF16 numbers. The smallest is found less
