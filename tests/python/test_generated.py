@@ -233,7 +233,8 @@ def test_the_message_says_what_was_done(kernel_file):
         "its own end": "the kernel's process ended with exit code 0",
     }
     for name, text in expected.items():
-        assert re.search(text, judged(kernel_file(CHEATS[name])).text), name
+        report = judged(kernel_file(CHEATS[name]))
+        assert re.search(text, report.text), (name, report.text)
 
 
 def test_a_wrong_kernel_has_its_cause_and_a_seed_that_repeats_it(kernel_file):
