@@ -151,7 +151,9 @@ TEST_CASE("Transforms of matrices that are no whole chunks of 128 are the CPU's"
   check(64, {192, 72, true});
   check(128, {384, 136, true});
   check(16, {144, 10, true});
-  check(128, {128, 2, true});
+  check(32, {96, 22, true});
+  check(64, {192, 20, true});
+  check(128, {384, 2, true});
 }
 
 TEST_CASE("Transforms of more tiles than the GPU holds at once are the CPU's", "[gpu][recipes]") {

@@ -72,13 +72,14 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
     const Place rowwise{weight->out, weight->in, false};
     const bool bf16 = weight->made_for.bf16;
     T* const to = apart.Place(recipe, call, size, memory.data());
-    clear_amax();
     if (weight->has_fprop && fprop.scale_window == 0) {
+      if (plan.needs_amax) clear_amax();
       const Operand<T> made =
           OperandOf<T>(fprop, rowwise, weight->fprop.data(), weight->amax, &weight->fprop_rows);
       return PrepareDecoded(fprop, made, bf16, to, recipe, operand, call, place, amax,
                             memory.data(), rows);
     }
+    clear_amax();
     from = DecodedOf(fprop, bf16, kFpropWeight, call, rowwise, rounded, amax, to, rows);
   }
   if (plan.needs_amax) clear_amax();

@@ -185,32 +185,35 @@ __device__ inline void RoundSums(const ChunkSums& y, float factor, Outputs& outp
   }
 }
 
-// What lanes know of their own chunk, for the two chunks of their outputs.
+// A number of each lane's own chunk, from the lanes of the two chunks of this lane's outputs.
 template <class T>
 __device__ T OfOutputs(T own, unsigned i) {
   return __shfl_sync(kAllLanes, own, static_cast<int>(8 * (threadIdx.x % 4) + 4 * i));
 }
 
-// Outputs of sums with errors of at most error(q, i). Returns whether these change no output of the
-// warp: whether the least and the largest possible sum, rounded to binary32, give the same output.
-// An output that is certain is at least 2^7 times as large as the error.
-template <int kSize, class Error>
-__device__ bool RoundCheckedSums(const ChunkSums& y, const Error& error, Outputs& outputs) {
+// Outputs of sums that are known within bounds: bounds(q, i) is the least possible sum and the
+// largest, each rounded to binary32. Returns whether both give the same outputs of this lane.
+template <class Bounds>
+__device__ bool RoundBounds(const Bounds& bounds, float factor, Outputs& outputs) {
   std::uint32_t different = 0;
 #pragma unroll
   for (unsigned w = 0; w < kChunk / 8; ++w) {
-    float least[2], largest[2];
-#pragma unroll
-    for (unsigned i = 0; i < 2; ++i) {
-      const unsigned of_product = w % 2 * 2 + i;
-      const float sum = y[w / 2][of_product], e = error(w / 2, of_product);
-      least[i] = sum - e;
-      largest[i] = sum + e;
-    }
-    outputs[w] = OutputPair(least[0], least[1], HadamardFactor(kSize));
-    different |= outputs[w] ^ OutputPair(largest[0], largest[1], HadamardFactor(kSize));
+    const float2 low = bounds(w / 2, w % 2 * 2), high = bounds(w / 2, w % 2 * 2 + 1);
+    outputs[w] = OutputPair(low.x, high.x, factor);
+    different |= outputs[w] ^ OutputPair(low.y, high.y, factor);
   }
-  return __all_sync(kAllLanes, different == 0);
+  return different == 0;
+}
+
+// Outputs of sums with errors of at most error(q, i). Returns whether these change no output of the
+// warp. An output that is certain is at least 2^7 times as large as the error.
+template <int kSize, class Error>
+__device__ bool RoundCheckedSums(const ChunkSums& y, const Error& error, Outputs& outputs) {
+  const auto bounds = [&](unsigned q, unsigned i) {
+    const float e = error(q, i);
+    return float2{y[q][i] - e, y[q][i] + e};
+  };
+  return __all_sync(kAllLanes, RoundBounds(bounds, HadamardFactor(kSize), outputs));
 }
 
 // Outputs in at most two parts. `way`: the last of the warp's chunks' ways. Returns whether all of
@@ -239,9 +242,14 @@ __device__ bool OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, Way
       outputs);
 }
 
-// a + b and what its rounding loses.
-__device__ inline float2 ExactSum(float a, float b) {
-  const float sum = a + b, other = sum - a;
+// a + b, rounded, and what the rounding loses (Knuth's TwoSum).
+template <class T>
+struct SumAndError {
+  T sum, error;
+};
+template <class T>
+__device__ SumAndError<T> TwoSum(T a, T b) {
+  const T sum = a + b, other = sum - a;
   return {sum, (a - (sum - other)) + (b - other)};
 }
 
@@ -256,17 +264,17 @@ __device__ bool OutputsOfThree(const FragmentA& matrix, const ChunkPlan& plan, N
   Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
   SumsOf<kSize>(matrix, part, lower);
   ForSums([&](unsigned q, unsigned i) {
-    const float2 sum = ExactSum(y[q][i], lower[q][i]);
-    y[q][i] = sum.x;
-    lower[q][i] = sum.y;
+    const auto [sum, error] = TwoSum(y[q][i], lower[q][i]);
+    y[q][i] = sum;
+    lower[q][i] = error;
   });
   {
     ChunkSums least;
     SumsOf<kSize>(matrix, numbers, least);
     ForSums([&](unsigned q, unsigned i) {
-      const float2 sum = ExactSum(y[q][i], lower[q][i] + least[q][i]);
-      y[q][i] = sum.x;
-      lower[q][i] = sum.y;
+      const auto [sum, error] = TwoSum(y[q][i], lower[q][i] + least[q][i]);
+      y[q][i] = sum;
+      lower[q][i] = error;
     });
   }
   // Twice the bound: the inner sum errs by less than the third part.
@@ -278,8 +286,8 @@ __device__ bool OutputsOfThree(const FragmentA& matrix, const ChunkPlan& plan, N
 
 // high + low + x, rounded to binary64 in two numbers. Exact for sums of fewer than 106 bits.
 __device__ inline void AddTo(double& high, double& low, double x) {
-  const double sum = high + x, other = sum - high;
-  low += (high - (sum - other)) + (x - other);
+  const auto [sum, error] = TwoSum(high, x);
+  low += error;
   high = sum + low;
   low = low - (high - sum);
 }
@@ -341,25 +349,18 @@ __device__ bool WideOutputs(const FragmentA& matrix, const ChunkPlan& plan, Numb
       const std::uint32_t exponent = 1023 - 127 + 1 + HadamardStages(kSize) + highs[i] - added;
       errors[i] = added >= binades[i] ? 0.0 : __hiloint2double(static_cast<int>(exponent << 20), 0);
     }
-    std::uint32_t different = 0;
-#pragma unroll
-    for (unsigned w = 0; w < kChunk / 8; ++w) {
-      float least[2], largest[2];
-#pragma unroll
-      for (unsigned i = 0; i < 2; ++i) {
-        const unsigned at = 2 * w + i;
-        least[i] = largest[i] = RoundedOnce(upper[at], lower[at], scales[i]);
-        if (errors[i] > 0.0) {
-          const double error = errors[i] + fabs(upper[at]) * 0x1p-51;
-          least[i] = static_cast<float>((upper[at] - error) * scales[i]);
-          largest[i] = static_cast<float>((upper[at] + error) * scales[i]);
-        }
+    const auto bounds = [&](unsigned q, unsigned i) {
+      const double sum = upper[4 * q + i], scale = scales[i % 2];
+      if (errors[i % 2] == 0.0) {
+        const float rounded = RoundedOnce(sum, lower[4 * q + i], scale);
+        return float2{rounded, rounded};
       }
-      const float left = HasExactHadamardFactor(kSize) ? 1.0f : HadamardFactor(kSize);
-      outputs[w] = OutputPair(least[0], least[1], left);
-      different |= outputs[w] ^ OutputPair(largest[0], largest[1], left);
-    }
-    const bool certain = finite && different == 0;
+      const double error = errors[i % 2] + fabs(sum) * 0x1p-51;
+      return float2{static_cast<float>((sum - error) * scale),
+                    static_cast<float>((sum + error) * scale)};
+    };
+    constexpr float kLeft = HasExactHadamardFactor(kSize) ? 1.0f : HadamardFactor(kSize);
+    const bool certain = RoundBounds(bounds, kLeft, outputs) && finite;
     if (is_last || __all_sync(kAllLanes, certain || !finite)) return certain;
   }
 }

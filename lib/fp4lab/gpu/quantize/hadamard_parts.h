@@ -1,5 +1,5 @@
-// What the kernels of Hadamard transforms (hadamard_chunks.cuh) rely on when tensor cores and
-// additions in binary32 sum `size` BF16 numbers with signs, in parts by magnitude. Tests check it
+// Bounds for the kernels of Hadamard transforms (hadamard_chunks.cuh): tensor cores and additions
+// in binary32 sum `size` BF16 numbers with signs, in parts by magnitude. Tests check the bounds
 // with the models of tensor cores (tensor/tensor_core.h).
 #pragma once
 

@@ -194,16 +194,16 @@ __device__ __noinline__ LargestOutput TransformAnyChunks(const Job& job, const L
 }
 
 // A thread block transforms tile after tile; the next one arrives in shared memory meanwhile.
-// Outputs leave through the tile's memory. kDecodes: the numbers are x times OperandDecode(dialect,
-// *decode_amax), rounded to BF16.
+// Outputs leave through the tile's memory. kDecodes: the numbers are x times the factor of
+// `decoding`, rounded to BF16.
 template <int kSize, class Layout, bool kDecodes>
 __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
-    HadamardKernel(const __grid_constant__ Job job, GatheredSigns before, Dialect dialect,
-                   const std::uint32_t* decode_amax) {
+    HadamardKernel(const __grid_constant__ Job job, GatheredSigns before, TensorDecode decoding) {
   __shared__ alignas(128) Bf16 tiles[2][kTileSize];
   float decode = 1.0f;
   if (kDecodes) {
-    decode = OperandDecode(dialect, HasTensorScale(dialect) ? __uint_as_float(*decode_amax) : 0.0f);
+    const bool scaled = HasTensorScale(decoding.dialect);
+    decode = OperandDecode(decoding.dialect, scaled ? __uint_as_float(*decoding.amax) : 0.0f);
   }
   // The lines of a tile that all threads copy at once, and this thread's line and piece of them.
   constexpr unsigned kCopied = kThreads / Layout::kPiecesOfLine;
@@ -268,9 +268,8 @@ void Launch(const Job& job, const std::optional<TensorDecode>& decode, cudaStrea
   const auto most = static_cast<std::uint32_t>(cuda::Multiprocessors()) * kBlocksOfProcessor;
   const auto kernel =
       decode ? HadamardKernel<kSize, Layout, true> : HadamardKernel<kSize, Layout, false>;
-  const TensorDecode decoding = decode.value_or(TensorDecode{});
   kernel<<<std::min(job.tiles, most), kThreads, 0, stream>>>(job, Gathered(job.before),
-                                                             decoding.dialect, decoding.amax);
+                                                             decode.value_or(TensorDecode{}));
   CheckLaunch("TransformGroups");
 }
 
