@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "fp4lab/base/elementary.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/tail_bounds.h"
 
@@ -15,12 +18,13 @@ constexpr double kNinetyNine = 2.3263478740408408;  // the 99 % quantile of the 
 // variance by less than one part in 10^5 and saves time.
 DrawSum SumOf(const DrawsByCount& draws, int bits) {
   const std::size_t width = std::max<std::size_t>(1, draws.size() >> 10);
+  const double unit = PowerOfTwo(-bits);
   DrawSum sum;
   for (std::size_t first = 0; first < draws.size(); first += width) {
     double trials = 0.0, ups = 0.0;
     for (std::size_t m = std::max<std::size_t>(1, first); m < first + width; ++m) {
       trials += draws[m];
-      ups += draws[m] * std::ldexp(static_cast<double>(m), -bits);
+      ups += draws[m] * (static_cast<double>(m) * unit);
     }
     if (trials > 0.0) sum.Add(ups / trials, static_cast<std::uint64_t>(trials), 0);
   }
@@ -30,7 +34,10 @@ DrawSum SumOf(const DrawsByCount& draws, int bits) {
 // The greatest and the least number of ups of a sum that the test refuses.
 class RefusedSums {
  public:
-  RefusedSums(const DrawsByCount& draws, int bits, double level) : draws_(draws) {
+  RefusedSums(const DrawsByCount& draws, int bits, double level) {
+    for (std::size_t m = 1; m < draws.size(); ++m) {
+      if (draws[m] != 0.0) drawn_.emplace_back(m, draws[m]);
+    }
     const DrawSum sum = SumOf(draws, bits);
     trials_ = sum.Trials();
     if (trials_ == 0) return;
@@ -46,10 +53,10 @@ class RefusedSums {
   template <class Up>
   bool Refuses(Up up) const {
     double mean = 0.0, variance = 0.0;
-    for (std::size_t m = 1; m < draws_.size(); ++m) {
+    for (const auto& [m, draws] : drawn_) {
       const double q = up(m);
-      mean += draws_[m] * q;
-      variance += draws_[m] * q * (1.0 - q);
+      mean += draws * q;
+      variance += draws * q * (1.0 - q);
     }
     const double spread = kNinetyNine * std::sqrt(variance);
     return mean + spread <= low_ || mean - spread >= high_;
@@ -67,7 +74,7 @@ class RefusedSums {
     return in;
   }
 
-  const DrawsByCount& draws_;
+  std::vector<std::pair<std::size_t, double>> drawn_;  // counts that were drawn, and how often
   std::uint64_t trials_ = 0;
   double low_ = -1.0, high_ = HUGE_VAL;
 };
@@ -79,10 +86,11 @@ StochasticPower PowerOfRates(const std::array<DrawsByCount, 2>& draws, int bits,
   const std::array<RefusedSums, 2> sums = {RefusedSums(draws[0], bits, level),
                                            RefusedSums(draws[1], bits, level)};
   const auto refuses = [&](auto up) { return sums[0].Refuses(up) || sums[1].Refuses(up); };
+  const double unit = PowerOfTwo(-bits);
   const auto sees_bias = [&](double bias) {
     const auto shifted = [&](double by) {
       return refuses([&, by](std::size_t m) {
-        return std::clamp(std::ldexp(static_cast<double>(m), -bits) + by, 0.0, 1.0);
+        return std::clamp(static_cast<double>(m) * unit + by, 0.0, 1.0);
       });
     };
     return shifted(bias) && shifted(-bias);
@@ -96,8 +104,9 @@ StochasticPower PowerOfRates(const std::array<DrawsByCount, 2>& draws, int bits,
     }
   }
   for (int kept = 0; kept < bits; ++kept) {
-    const bool seen = refuses(
-        [&](std::size_t m) { return std::ldexp(static_cast<double>(m >> (bits - kept)), -kept); });
+    const bool seen = refuses([&, kept](std::size_t m) {
+      return static_cast<double>(m >> (bits - kept)) * PowerOfTwo(-kept);
+    });
     if (!seen) break;
     power.bits = kept;
   }

@@ -33,11 +33,14 @@ void ExactSum::Add(std::int64_t significand, int exponent) {
 
 void ExactSum::Add(double x) {
   Expects(std::isfinite(x), "a finite term");
-  int exponent = 0;
-  auto significand = static_cast<std::int64_t>(std::ldexp(std::frexp(x, &exponent), 53));
+  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const auto biased = static_cast<int>(bits >> 52 & 0x7FF);
+  std::uint64_t significand = bits & 0xFFFFFFFFFFFFF;
+  if (biased != 0) significand |= std::uint64_t{1} << 52;
   if (significand == 0) return;
-  const int zeros = std::countr_zero(static_cast<std::uint64_t>(significand));
-  Add(significand / (std::int64_t{1} << zeros), exponent - 53 + zeros);
+  const int zeros = std::countr_zero(significand);
+  const auto odd = static_cast<std::int64_t>(significand >> zeros);
+  Add(bits >> 63 != 0 ? -odd : odd, std::max(biased, 1) - 1075 + zeros);
 }
 
 void ExactSum::Carry() {

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _arrays, _core
 from .._judge import Report, Verdict, explanation_of
 
-# How many times `explained` cases are looked at where the first ones have no cause.
+# How many times `explained` cases are looked at where the first ones have no clear cause.
 _MORE = 6
 # The causes that are tried on the cases whose reports do not name them.
 _TRIED = 8
@@ -25,7 +25,8 @@ class Search:
         causes: those that explain every case.
         partial: (cause, cases that it explains) of the others, the best first.
         shown: the case to show: of those with a report, one that is as clear as any.
-        reports: the reports by case, without directed cases that tell causes apart.
+        reports: the reports by case, of the cases that were searched, without directed cases that tell
+            causes apart.
         report: the whole report of `shown`.
     """
 
@@ -39,9 +40,9 @@ class Search:
 def search(verdicts: Sequence[Verdict], others: Sequence[Any], explained: int) -> Search:
     """Looks for causes that explain every failing case.
 
-    Single causes are sought for the first `explained` verdicts, and for more while none has any. If one
-    has, all other verdicts are searched, too, so that counts are of all. Where no single cause
-    explains all, pairs are sought for the first verdict that the best one leaves, and tried on all.
+    Single causes are sought for the first `explained` verdicts, and for more while none is clear. They are
+    tried on all others. Where none explains all, single causes are sought for every verdict. Where still
+    none does, pairs are sought for the first verdict that the best one leaves, and tried on all.
 
     Args:
         verdicts: of the answers that were compared.
@@ -52,17 +53,25 @@ def search(verdicts: Sequence[Verdict], others: Sequence[Any], explained: int) -
     if not explained or not verdicts:
         return found
     answers = [v._answer for v in verdicts]
-    for i, verdict in enumerate(verdicts):
-        if i >= explained and not _any_cause(found) and i >= _MORE * explained:
+    for i in range(min(len(verdicts), _MORE * explained)):
+        if i >= explained and any(report.verdict == "cause" for report in found.reports.values()):
             break
-        found.reports[i] = explanation_of(verdict._answer, pairs=False, deciding_case=False)
-    if _any_cause(found):
+        _explain(found, i, verdicts[i])
+    if any(report.causes for report in found.reports.values()):
         _rank(found, answers, others)
+        if not found.causes:
+            for i in range(len(found.reports), len(verdicts)):
+                _explain(found, i, verdicts[i])
+            _rank(found, answers, others)
     if not found.causes:
         _search_pairs(found, verdicts, [*answers, *others])
     if found.report is None:
         found.report = verdicts[found.shown].explain(pairs=False)
     return found
+
+
+def _explain(found: Search, i: int, verdict: Verdict) -> None:
+    found.reports[i] = explanation_of(verdict._answer, pairs=False, deciding_case=False)
 
 
 def _rank(found: Search, answers: Sequence[Any], others: Sequence[Any]) -> None:
@@ -76,7 +85,7 @@ def _rank(found: Search, answers: Sequence[Any], others: Sequence[Any]) -> None:
             facts_of.setdefault(facts["name"], facts)
             counts[facts["name"]] = counts.get(facts["name"], 0) + 1
     for name in sorted(counts, key=lambda name: -counts[name])[:_TRIED]:
-        unnamed = [a for i, a in enumerate(answers) if name not in found.reports[i].causes]
+        unnamed = [a for i, a in enumerate(answers) if i not in found.reports or name not in found.reports[i].causes]
         counts[name] += sum(_gives(a, facts_of[name]) for a in [*unnamed, *others])
     ranked = sorted(counts.items(), key=lambda item: -item[1])
     total = len(answers) + len(others)
@@ -113,10 +122,6 @@ def _gives(answer: Any, cause: dict[str, Any]) -> bool:
     bits = [np.asarray(n, np.float32).view(np.uint32).tolist() for n in (number, theirs_number)]
     return (np.array_equal(codes.reshape(-1), theirs_codes) and np.array_equal(_arrays.scales(scales, "scales")[0], theirs_scales)
             and (not theirs_number or bits[0] == bits[1]))  # fmt: skip
-
-
-def _any_cause(found: Search) -> bool:
-    return any(report.causes for report in found.reports.values())
 
 
 def _clearest(reports: dict[int, Report], best: str) -> int:
