@@ -85,10 +85,6 @@ __device__ inline void LoadRows(const Bf16* from, std::size_t stride, int row, i
 __device__ inline float2 UnpackBf16(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
 }
-__device__ inline std::uint32_t PackBf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
 // Rounds two neighbouring C fragments (16, 16) to BF16 as the A of the next product.
 __device__ inline FragmentA AsA(const FragmentC& left, const FragmentC& right) {
   return {{PackBf16(left.x[0], left.x[1]), PackBf16(left.x[2], left.x[3]),

@@ -138,8 +138,7 @@ __global__ void __launch_bounds__(kMeasuredThreads)
 #pragma unroll
     for (int k = 0; k < kAmaxRows; ++k) {
       const float2 y = source(read[k]);
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(y.x, y.y);
-      pairs[k] = *reinterpret_cast<const std::uint32_t*>(&pair);
+      pairs[k] = PackBf16(y.x, y.y);
     }
 #pragma unroll
     for (int k = 0; k < kAmaxRows; ++k) {

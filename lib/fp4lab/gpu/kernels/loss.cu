@@ -1,10 +1,12 @@
 // Softmax cross-entropy in the order of nn/loss.cc.
 #include <algorithm>
+#include <type_traits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/device/shared_memory.cuh"
+#include "fp4lab/gpu/gemm/mma.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
@@ -144,8 +146,6 @@ __global__ void TeacherLossKernel(const float* logits, const std::uint16_t* targ
 
 constexpr int kWideThreads = 768, kWorkers = kWideThreads - 32, kOfWorker = 8;
 constexpr int kPiece = kWorkers * kOfWorker;
-constexpr int kBatchOfPiece = 92;
-static_assert(kPiece % (kBatchOfPiece * kHalfWarp) == 0);
 constexpr std::size_t kWideFrom = 4096;
 
 template <int kThreadsOfBlock>
@@ -163,24 +163,52 @@ __device__ float MaxOfBlock(float max) {
   return max;
 }
 
-// Adds the `count` exponentials that lane `from` points at, each kHalfWarp behind the last, to sum.
-// Within a batch no load waits for a comparison: a load takes as long as many additions.
-template <int kBatch>
-__device__ float AddedOfLane(float sum, const float* from, unsigned count) {
-  const unsigned whole = count / kBatch * kBatch;
-  unsigned j = 0;
-#pragma unroll 1
-  for (; j < whole; j += kBatch) {
+// Reads kRows rows of kHalfWarp numbers, for a warp: thread i gets number i % 16 of each. To
+// ldmatrix a row is four lines of 16 bytes, of which thread i gets word i % 4 of line i / 4 % 4.
+template <unsigned kRows>
+__device__ inline void ReadRows(std::uint32_t rows, float (&x)[kRows]) {
+  constexpr unsigned kRowBytes = kHalfWarp * sizeof(float), kRowsOfRead = 4;
+  const unsigned line = threadIdx.x / 8 % kRowsOfRead * kRowBytes + threadIdx.x % 4 * 16;
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) sum = sum + from[(j + i) * kHalfWarp];
+  for (unsigned first = 0; first < kRows; first += kRowsOfRead) {
+    std::uint32_t words[kRowsOfRead];
+    LoadMatrices(rows + first * kRowBytes + line, words);
+#pragma unroll
+    for (unsigned i = 0; i < kRowsOfRead; ++i) x[first + i] = __uint_as_float(words[i]);
   }
-#pragma unroll 8
-  for (; j < count; ++j) sum = sum + from[j * kHalfWarp];
-  return sum;
 }
-// How many of `count` neighbouring elements virtual lane `lane` adds.
-__device__ inline unsigned CountOfLane(unsigned count, unsigned lane) {
-  return (count + kHalfWarp - 1 - lane) / kHalfWarp;
+
+template <unsigned kRows>
+__device__ inline void AddRows(const float (&x)[kRows], float* sum) {
+#pragma unroll
+  for (unsigned i = 0; i < kRows; ++i) *sum = *sum + x[i];
+}
+
+// Adds `count` numbers in shared memory, number i to the sum of virtual lane i % 16, which thread i
+// and thread i + 16 of the warp hold. kRows rows are read while the ones before them are added, so
+// that an addition waits for the last one alone. `numbers`: 16-byte aligned.
+template <unsigned kRows>
+__device__ float AddedToLanes(float sum, const float* numbers, unsigned count) {
+  constexpr unsigned kAtOnce = kRows * kHalfWarp;
+  constexpr unsigned kBytes = kAtOnce * sizeof(float);
+  const unsigned pairs = count / (2 * kAtOnce);
+  if (pairs != 0) {
+    std::uint32_t rows = cuda::SharedAddress(numbers);
+    const std::uint32_t last = rows + (2 * pairs - 1) * kBytes;
+    float x[kRows], next[kRows];
+    ReadRows(rows, x);
+#pragma unroll 1
+    for (; rows < last; rows += 2 * kBytes) {
+      ReadRows(rows + kBytes, next);
+      AddRows(x, &sum);
+      ReadRows(min(rows + 2 * kBytes, last), x);  // after the last pair, rows that nobody adds
+      AddRows(next, &sum);
+    }
+  }
+  for (unsigned i = pairs * 2 * kAtOnce + threadIdx.x % kHalfWarp; i < count; i += kHalfWarp) {
+    sum = sum + numbers[i];
+  }
+  return sum;
 }
 
 // The sum of the first warp's virtual lanes, for all threads of the block, which all call it.
@@ -195,8 +223,7 @@ __device__ float SumForBlock(float lane) {
 }
 
 __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float max) {
-  __shared__ float pieces[2][kPiece];
-  const unsigned lane = threadIdx.x % kHalfWarp;
+  __shared__ alignas(16) float pieces[2][kPiece];
   const std::size_t count = DivideUp(vocabulary, kPiece);
   float sum = 0.0f;
   for (std::size_t piece = 0; piece <= count; ++piece) {
@@ -213,10 +240,10 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
       for (int i = 0; i < kOfWorker; ++i) {
         pieces[piece % 2][first + i * kWorkers] = ExpNonPositive(v[i] - max);
       }
-    } else if (threadIdx.x < kHalfWarp && piece > 0) {
+    } else if (threadIdx.x < 32 && piece > 0) {
       const std::size_t left = vocabulary - (piece - 1) * kPiece;
       const unsigned end = left < kPiece ? static_cast<unsigned>(left) : kPiece;
-      sum = AddedOfLane<kBatchOfPiece>(sum, pieces[(piece - 1) % 2] + lane, CountOfLane(end, lane));
+      sum = AddedToLanes<8>(sum, pieces[(piece - 1) % 2], end);
     }
     __syncthreads();
   }
@@ -256,8 +283,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
 
 constexpr int kHeldThreads = 1024, kSchedulers = 4;
 constexpr int kHeldWorkers = kHeldThreads / kSchedulers * (kSchedulers - 1), kHeldOfWorker = 8;
-constexpr int kHeldPiece = kHeldWorkers * kHeldOfWorker, kBatchOfHeld = 96;
-static_assert(kHeldPiece % (kBatchOfHeld * kHalfWarp) == 0);
+constexpr int kHeldPiece = kHeldWorkers * kHeldOfWorker;
 constexpr int kHeldAtOnce = 8;  // elements that a thread reads before it stores their gradients
 constexpr std::size_t kHeldStatic = 256;  // bytes of shared memory beside the row, at most
 
@@ -274,7 +300,7 @@ __device__ void Fetch(float* held, const float* logits) {
 // Replaces the logits of a row by their exponentials. Returns the exponentials' sum.
 template <int kVector>
 __device__ float SumOfHeld(float* held, unsigned vocabulary, float max) {
-  const unsigned lane = threadIdx.x % kHalfWarp, warp = threadIdx.x / 32;
+  const unsigned warp = threadIdx.x / 32;
   const bool works = warp % kSchedulers != 0;
   const unsigned worker = threadIdx.x - 32 * (warp / kSchedulers + 1);
   const unsigned count = DivideUp(vocabulary, unsigned{kHeldPiece});
@@ -292,14 +318,25 @@ __device__ float SumOfHeld(float* held, unsigned vocabulary, float max) {
         for (int j = 0; j < kVector; ++j) exponentials[j] = ExpNonPositive(z.x[j] - max);
         StorePack(held + c, exponentials);
       }
-    } else if (threadIdx.x < kHalfWarp && piece > 0) {
+    } else if (threadIdx.x < 32 && piece > 0) {
       const unsigned first = (piece - 1) * kHeldPiece;
-      const unsigned end = min(first + kHeldPiece, vocabulary);
-      sum = AddedOfLane<kBatchOfHeld>(sum, held + first + lane, CountOfLane(end - first, lane));
+      sum = AddedToLanes<16>(sum, held + first, min(first + kHeldPiece, vocabulary) - first);
     }
     __syncthreads();
   }
   return SumForBlock(sum);
+}
+
+// One store, by an intrinsic: here the compiler makes kVector stores of StorePack's one.
+template <int kVector, class T>
+__device__ inline void StoreGradients(T* to, const float (&g)[kVector]) {
+  if constexpr (kVector == 1) {
+    Store(to, g[0]);
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    __stcs(reinterpret_cast<uint2*>(to), uint2{PackBf16(g[0], g[1]), PackBf16(g[2], g[3])});
+  } else {
+    __stcs(reinterpret_cast<float4*>(to), float4{g[0], g[1], g[2], g[3]});
+  }
 }
 
 template <int kVector, class T>
@@ -352,7 +389,7 @@ __global__ void __launch_bounds__(kHeldThreads, 1)
             if (c + j == target) gradient = gradient - scale;
             gradients[j] = multiplier * gradient;
           }
-          StorePack(dlogits + row * vocabulary + c, gradients);
+          StoreGradients(dlogits + row * vocabulary + c, gradients);
         });
       }
       if (next < rows) {

@@ -15,6 +15,10 @@ __device__ inline float Load(const float* x) { return *x; }
 __device__ inline float Load(const Bf16* x) { return __bfloat162float(*x); }
 __device__ inline void Store(float* x, float value) { *x = value; }
 __device__ inline void Store(Bf16* x, float value) { *x = __float2bfloat16_rn(value); }
+__device__ inline std::uint32_t PackBf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
 
 struct ExpParts {
   float power, shifted;
