@@ -75,11 +75,16 @@ function(fp4lab_skipped_test name text)
   fp4lab_command_test(${name} SKIPS COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: ${text}")
 endfunction()
 
-# fp4lab_wheel_test(ROOM): builds a wheel, installs it and runs the Python tests of tests/ROOM. They take longest, so
-# ctest starts them first, one after the other, with other tests beside them.
+# fp4lab_wheel_test(ROOM [NAME] [ARGUMENTS...]): builds a wheel, installs it and runs the Python tests of tests/ROOM,
+# with ARGUMENTS for pytest. They take longest, so ctest starts them first, one after the other, with other tests
+# beside them. NAME: of the test, or ROOM_test.
 function(fp4lab_wheel_test room)
-  fp4lab_command_test(${room}_test COMMAND bash ${PROJECT_SOURCE_DIR}/tests/${room}/run
-    $<TARGET_FILE:fp4lab> $<TARGET_FILE:fp4lab_program> ${PROJECT_BINARY_DIR}/${room})
-  set_tests_properties(${room}_test PROPERTIES LABELS python TIMEOUT 2700 COST 1000 RESOURCE_LOCK wheel
+  set(name ${room}_test)
+  if(ARGC GREATER 1)
+    list(POP_FRONT ARGN name)
+  endif()
+  fp4lab_command_test(${name} COMMAND bash ${PROJECT_SOURCE_DIR}/tests/${room}/run
+    $<TARGET_FILE:fp4lab> $<TARGET_FILE:fp4lab_program> ${PROJECT_BINARY_DIR}/${room} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS python TIMEOUT 2700 COST 1000 RESOURCE_LOCK wheel
                        SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
 endfunction()

@@ -8,6 +8,28 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+# Of the cases of a test that is marked `sweep`, the default run takes one in so many.
+SAMPLED = 8
+
+
+def pytest_addoption(parser):
+    parser.addoption("--sweep", action="store_true", help="run the tests marked `sweep`, with all their cases, and no others")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", f"sweep: takes a minute or more; without --sweep, one case in {SAMPLED} runs")
+
+
+def pytest_collection_modifyitems(config, items):
+    marked = [item for item in items if item.get_closest_marker("sweep")]
+    kept, left_out = marked, [item for item in items if not item.get_closest_marker("sweep")]
+    if not config.getoption("--sweep"):
+        left_out = [item for place, item in enumerate(marked) if place % SAMPLED]
+        kept = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
 def pytest_terminal_summary(terminalreporter):
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = {}

@@ -66,6 +66,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "dialect, options, k", KERNELS,
     ids=[f"{d}-{k.name}" + ("-rht" if o else "") for d, o, k in KERNELS],
@@ -83,6 +84,7 @@ def test_every_wrong_kernel_fails_and_is_named(dialect, options, k):
     assert "to reproduce:" in text
 
 
+@pytest.mark.sweep
 def test_most_wrong_kernels_are_the_first_cause_named():
     if len(NAMED) < len(KERNELS):
         pytest.skip("needs the tests of all wrong kernels in one run")
