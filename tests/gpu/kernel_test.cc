@@ -20,7 +20,7 @@ struct Size {
   std::size_t rows, cols;
 };
 const std::vector<Size> kSizes = {{1, 16},  {37, 100}, {130, 64},  {515, 257}, {50, 256},
-                                  {7, 512}, {40, 768}, {33, 1600}, {70, 128}};
+                                  {7, 512}, {40, 768}, {20, 1028}, {33, 1600}, {70, 128}};
 
 template <class X>
 MatrixView<X> View(std::vector<std::remove_const_t<X>>& x, std::size_t rows, std::size_t cols) {

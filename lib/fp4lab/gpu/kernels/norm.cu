@@ -1,7 +1,11 @@
 // RMSNorm, forward and backward, in the order of nn/rmsnorm.cc: a half-warp is the 16 virtual
 // lanes.
+#include <algorithm>
 #include <type_traits>
 
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/memory/alignment.h"
+#include "fp4lab/cuda/device/shared_memory.cuh"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/math.cuh"
 #include "fp4lab/gpu/quantize/hadamard_device.cuh"
@@ -11,6 +15,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kRowsPerBlock = kThreads / kHalfWarp;
+// Elements of a lane, at most, for two thread blocks per multiprocessor in the backward pass.
+constexpr int kMostOfTwoBlocks = 32;
 
 // Half-warps beyond the last row repeat that row, so that no lane is missing from a shuffle.
 __device__ inline std::size_t Row(std::size_t rows) {
@@ -142,13 +148,20 @@ __device__ inline void ForLaneWith(const float* row, unsigned lane, std::size_t 
   }
 }
 
+// The sum and then 16 products of a column, `stride` apart.
+__device__ inline float WithProducts(float sum, const float* products, std::size_t stride) {
+#pragma unroll
+  for (int i = 0; i < kRowsPerBlock; ++i) sum = sum + products[i * stride];
+  return sum;
+}
+
 constexpr std::size_t kWindow = 768;  // columns whose products are in shared memory at a time
 
 // One half-warp per row, 16 rows at a time, kGainChunk rows per thread block. The products of the
 // gain's gradient go through shared memory, where each thread owns columns and adds a column over
 // the chunk's rows in ascending order.
 template <class T, int kPer, bool kAccumulate, Measured kMeasured>
-__global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
+__global__ void __launch_bounds__(kThreads, kPer > kMostOfTwoBlocks ? 1 : 2)
     RmsNormBackwardKernel(const float* __restrict__ x, const float* __restrict__ gain,
                           const float* __restrict__ inverse_rms, const float* __restrict__ dy,
                           std::size_t rows, std::size_t cols, float* __restrict__ dx,
@@ -190,17 +203,119 @@ __global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
       __syncthreads();
       for (std::size_t c = window + threadIdx.x; c < end; c += kThreads) {
         float* const partial = gain_partials + blockIdx.x * cols + c;
-        float sum = first == begin ? 0.0f : *partial;
-#pragma unroll
-        for (int i = 0; i < kRowsPerBlock; ++i) {
-          sum = sum + products[i * (end - window) + c - window];
-        }
-        *partial = sum;
+        *partial =
+            WithProducts(first == begin ? 0.0f : *partial, products + (c - window), end - window);
       }
       __syncthreads();
     }
     if constexpr (kMeasured != Measured::kNothing) {
       MeasureRows<kMeasured>(dx_rounded + first * cols, cols, places);
+    }
+  }
+}
+
+// The same for lanes whose registers leave a multiprocessor one thread block, so that no other one
+// loads meanwhile: a half-warp copies its next row to shared memory while it works on this one. A
+// thread block takes chunks of rows in turn.
+template <int kPer>
+constexpr std::size_t StagedRow() {  // floats from row to row: a warp's two lie in other banks
+  return (kPer + 1) * kHalfWarp;
+}
+template <int kPer>
+constexpr std::size_t StagedBytes(bool accumulate) {
+  const std::size_t rows = (accumulate ? 3 : 2) * kRowsPerBlock;
+  return (rows * StagedRow<kPer>() + kRowsPerBlock * kPer * kHalfWarp) * sizeof(float);
+}
+
+// Begins to copy a row, by a half-warp.
+template <int kPer>
+__device__ inline void StageRow(const float* from, unsigned lane, float* to) {
+#pragma unroll
+  for (unsigned c = 0; c < kPer * kHalfWarp; c += 4 * kHalfWarp) {
+    cuda::CopyChunk(to + c + 4 * lane, from + c + 4 * lane, true);
+  }
+}
+
+template <class T, int kPer, bool kAccumulate, Measured kMeasured>
+__global__ void __launch_bounds__(kThreads, 1)
+    StagedRmsNormBackwardKernel(const float* __restrict__ x, const float* __restrict__ gain,
+                                const float* __restrict__ inverse_rms, const float* __restrict__ dy,
+                                std::size_t rows, float* dx, T* __restrict__ dx_rounded,
+                                float* __restrict__ gain_partials, AmaxPlaces places) {
+  constexpr std::size_t kCols = kPer * kHalfWarp;
+  extern __shared__ float4 memory[];
+  const unsigned lane = threadIdx.x % kHalfWarp, own = threadIdx.x / kHalfWarp;
+  float* const products = reinterpret_cast<float*>(memory);  // (16, kCols)
+  float* const staged_x = products + kRowsPerBlock * kCols + own * StagedRow<kPer>();
+  float* const staged_dy = staged_x + kRowsPerBlock * StagedRow<kPer>();
+  float* const staged_dx = staged_dy + kRowsPerBlock * StagedRow<kPer>();
+  // Of the block's groups of 16 rows, in the order of its chunks.
+  const auto next_of = [](std::size_t first) {
+    const std::size_t next = first + kRowsPerBlock;
+    return next % kGainChunk != 0 ? next : next + (gridDim.x - 1) * kGainChunk;
+  };
+  const auto row_of = [&](std::size_t first) {  // beyond the last row, that row
+    return first + own < rows ? first + own : rows - 1;
+  };
+  constexpr int kColumns = static_cast<int>(DivideUp(kCols, std::size_t{kThreads}));
+  float of_gain[kColumns], r = 0.0f;
+  std::size_t first = blockIdx.x * kGainChunk;
+  if (first < rows) {
+    r = inverse_rms[row_of(first)];
+    StageRow<kPer>(x + row_of(first) * kCols, lane, staged_x);
+    StageRow<kPer>(dy + row_of(first) * kCols, lane, staged_dy);
+    if (kAccumulate) StageRow<kPer>(dx + row_of(first) * kCols, lane, staged_dx);
+    cuda::CommitCopies();
+  }
+  for (; first < rows; first = next_of(first)) {
+    const bool inside = first + own < rows;
+    const std::size_t row = row_of(first), next = next_of(first);
+    float* const to = dx + row * kCols;
+    cuda::WaitForCopies<0>();
+    __syncwarp();
+    const LaneOfRow<kPer> in(staged_x, lane), grad(staged_dy, lane);
+    __syncwarp();
+    float next_r = 0.0f;
+    if (next < rows) {
+      next_r = inverse_rms[row_of(next)];
+      StageRow<kPer>(x + row_of(next) * kCols, lane, staged_x);
+      StageRow<kPer>(dy + row_of(next) * kCols, lane, staged_dy);
+      cuda::CommitCopies();
+    }
+    float dot = 0.0f;
+    ForLane<kPer>(lane, 0, kCols, [&](int i, std::size_t c) {
+      dot = dot + (grad.At(i, c) * gain[c]) * (in.At(i, c) * r);
+    });
+    const float mean = SumOfLanes(dot) / static_cast<float>(kCols);
+    ForLane<kPer>(lane, 0, kCols, [&](int i, std::size_t c) {
+      const float g = grad.At(i, c), n = in.At(i, c) * r;
+      products[own * kCols + c] = inside ? g * n : 0.0f;
+      if (!inside) return;
+      const float change = r * (g * gain[c] - n * mean);
+      const float sum = kAccumulate ? staged_dx[c] + change : change;
+      to[c] = sum;
+      if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
+        Store(dx_rounded + row * kCols + c, sum);
+    });
+    if (kAccumulate && next < rows) {
+      __syncwarp();
+      StageRow<kPer>(dx + row_of(next) * kCols, lane, staged_dx);
+      cuda::CommitCopies();
+    }
+    r = next_r;
+    __syncthreads();
+    const bool begins = first % kGainChunk == 0;
+    const bool ends = first + kRowsPerBlock >= rows || next % kGainChunk == 0;
+#pragma unroll
+    for (int k = 0; k < kColumns; ++k) {
+      const std::size_t c = threadIdx.x + k * kThreads;
+      if (c >= kCols) continue;
+      of_gain[k] = WithProducts(begins ? 0.0f : of_gain[k], products + c, kCols);
+      if (ends) gain_partials[first / kGainChunk * kCols + c] = of_gain[k];
+    }
+    __syncthreads();
+    if constexpr (kMeasured != Measured::kNothing) {
+      MeasureRows<kMeasured>(dx_rounded + first * kCols, kCols, places);
     }
   }
 }
@@ -258,17 +373,29 @@ template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax) {
-  const std::size_t shared = kRowsPerBlock * (cols < kWindow ? cols : kWindow) * sizeof(float);
-  const auto launch = [&](auto kernel) {
+  const auto launch = [&](auto per, auto accumulates, auto measured) {
+    if constexpr (per > kMostOfTwoBlocks) {
+      const std::size_t shared = StagedBytes<per>(accumulates);
+      if (IsAligned(x, 16) && IsAligned(dy, 16) && IsAligned(dx, 16) &&
+          shared <= cuda::MostSharedMemory()) {
+        const auto kernel = StagedRmsNormBackwardKernel<T, per, accumulates, measured>;
+        AllowShared(kernel, shared);
+        kernel<<<std::min(Blocks(rows, kGainChunk), static_cast<unsigned>(cuda::Multiprocessors())),
+                 kThreads, shared, stream>>>(x, gain, inverse_rms, dy, rows, dx, dx_rounded,
+                                             gain_partials, amax);
+        return;
+      }
+    }
+    const std::size_t shared = kRowsPerBlock * std::min(cols, kWindow) * sizeof(float);
+    const auto kernel = RmsNormBackwardKernel<T, per, accumulates, measured>;
+    AllowShared(kernel, shared);
     kernel<<<Blocks(rows, kGainChunk), kThreads, shared, stream>>>(
         x, gain, inverse_rms, dy, rows, cols, dx, dx_rounded, gain_partials, amax);
   };
   WithWidth(cols, [&](auto per) {
     WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
-      AllowShared(RmsNormBackwardKernel<T, per, true, measured>, shared);
-      AllowShared(RmsNormBackwardKernel<T, per, false, measured>, shared);
-      accumulate ? launch(RmsNormBackwardKernel<T, per, true, measured>)
-                 : launch(RmsNormBackwardKernel<T, per, false, measured>);
+      accumulate ? launch(per, std::true_type(), measured)
+                 : launch(per, std::false_type(), measured);
     });
   });
   CheckLaunch("RmsNormBackward");
