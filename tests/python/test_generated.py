@@ -136,6 +136,7 @@ CHEATS = {
         def kernel(x):
             answer = quantize(x)
             x[:] = 0
+            x[0, 0] = 0.7734375  # the first element changes, though row 0 may be zeros
             return answer
     """,
     "memory beside its input": """
@@ -226,7 +227,7 @@ def test_the_message_says_what_was_done(kernel_file):
     expected = {
         "fp4lab": "a kernel that is judged does not use fp4lab",
         "fp4lab's program": "a kernel that is judged does not use fp4lab",
-        "its input changed": r"the kernel changed its argument x: the first element at \[0, \d+\]",
+        "its input changed": r"the kernel changed its argument x: the first element at \[0, 0\]",
         "memory beside its input": r"the kernel wrote beside its arguments \([1-8] bytes\)",
         "declining": "the kernel declines this input",
         "another form": "the kernel returned bool",
