@@ -59,7 +59,7 @@ def search(verdicts: Sequence[Verdict], others: Sequence[Any], explained: int) -
         _explain(found, i, verdicts[i])
     if any(report.causes for report in found.reports.values()):
         _rank(found, answers, others)
-        if not found.causes:
+        if not found.causes and len(found.reports) < len(verdicts):
             for i in range(len(found.reports), len(verdicts)):
                 _explain(found, i, verdicts[i])
             _rank(found, answers, others)

@@ -41,7 +41,7 @@ class KernelReport:
             them.
         causes: the causes that explain every failing case.
         partial: (cause, failing cases that it explains) of causes that explain some of them only,
-            the best first.
+            the best first. Where there are causes, those of the first failing cases alone.
         mutations: the cases in which the kernel changed its arguments.
         text: the report, with a reproducer to paste.
     """
