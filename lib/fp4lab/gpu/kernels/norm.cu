@@ -155,6 +155,15 @@ __device__ inline float WithProducts(float sum, const float* products, std::size
   return sum;
 }
 
+// What an element gives to dx, and to the gradient of its gain.
+struct NormGradient {
+  float dx, of_gain;
+};
+__device__ inline NormGradient GradientOfNorm(float x, float g, float gain, float r, float mean) {
+  const float n = x * r;
+  return {r * (g * gain - n * mean), g * n};
+}
+
 constexpr std::size_t kWindow = 768;  // columns whose products are in shared memory at a time
 
 // One half-warp per row, 16 rows at a time, kGainChunk rows per thread block. The products of the
@@ -186,16 +195,15 @@ __global__ void __launch_bounds__(kThreads, kPer > kMostOfTwoBlocks ? 1 : 2)
       const std::size_t end = window + kWindow < cols ? window + kWindow : cols;
       float* const products_of_row = products + own * (end - window);
       if (inside) {
-        ForLaneWith<kPer, kAccumulate>(to, lane, window, end,
-                                       [&](int i, std::size_t c, float before) {
-                                         const float g = grad.At(i, c), n = in.At(i, c) * r;
-                                         products_of_row[c - window] = g * n;
-                                         const float change = r * (g * gain[c] - n * mean);
-                                         const float sum = kAccumulate ? before + change : change;
-                                         to[c] = sum;
-                                         if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
-                                           Store(dx_rounded + row * cols + c, sum);
-                                       });
+        ForLaneWith<kPer, kAccumulate>(
+            to, lane, window, end, [&](int i, std::size_t c, float before) {
+              const NormGradient d = GradientOfNorm(in.At(i, c), grad.At(i, c), gain[c], r, mean);
+              products_of_row[c - window] = d.of_gain;
+              const float sum = kAccumulate ? before + d.dx : d.dx;
+              to[c] = sum;
+              if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
+                Store(dx_rounded + row * cols + c, sum);
+            });
       } else {
         ForLane<kPer>(lane, window, end,
                       [&](int, std::size_t c) { products_of_row[c - window] = 0.0f; });
@@ -288,11 +296,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     });
     const float mean = SumOfLanes(dot) / static_cast<float>(kCols);
     ForLane<kPer>(lane, 0, kCols, [&](int i, std::size_t c) {
-      const float g = grad.At(i, c), n = in.At(i, c) * r;
-      products[own * kCols + c] = inside ? g * n : 0.0f;
+      const NormGradient d = GradientOfNorm(in.At(i, c), grad.At(i, c), gain[c], r, mean);
+      products[own * kCols + c] = inside ? d.of_gain : 0.0f;
       if (!inside) return;
-      const float change = r * (g * gain[c] - n * mean);
-      const float sum = kAccumulate ? staged_dx[c] + change : change;
+      const float sum = kAccumulate ? staged_dx[c] + d.dx : d.dx;
       to[c] = sum;
       if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
         Store(dx_rounded + row * kCols + c, sum);
