@@ -1,7 +1,8 @@
 """One run in several processes over MPI has the bits of one process.
 
 mpi_test.py PROGRAM MPIEXEC FOLDER: trains tiny models in 1, 2 and 4 processes on this machine and compares checkpoints,
-metrics and diagnostics. Stops and kills such runs, and goes on with other numbers of processes. FOLDER is made anew.
+metrics and diagnostics. Stops and kills such runs, and goes on with other numbers of processes. So do processes that
+share the optimizer's states, which have to need less memory. FOLDER is made anew.
 """
 
 import json
@@ -28,6 +29,7 @@ TINY = {"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 64, "sequence":
         "batch": 4, "micro_batches": 4, "tokens": 4 * 128}
 MIXTURE = {"parts": ["attention", "moe"],
            "moe": {"experts": 4, "ffn": 32, "top_k": 2, "shared_experts": 1, "bias_rate": 0.01}}
+SHARDED = ("mixture of experts", "muon")  # the runs that also share the optimizer's states
 # The members of each run beside those of TINY.
 RUNS = {
     "bf16": {"recipe": "bf16"},
@@ -36,6 +38,7 @@ RUNS = {
     "delayed scaling": {"recipe": "te_fp8_delayedscaling"},
     "side terms": {"recipe": "averis"},
     "mixture of experts": {"recipe": "te_nvfp4", "model": {**TINY["model"], **MIXTURE}},
+    "muon": {"recipe": "te_nvfp4", "optimizer": {"name": "muon"}},
     "tied head": {"recipe": "te_mxfp8", "model": {**TINY["model"], "tied_head": True}},
     "teacher": {"recipe": "te_nvfp4", "seed": 3, "teacher": {"share": 0.5, "from": str(FOLDER / "bf16" / "1")}},
 }
@@ -89,12 +92,15 @@ def same_bits():
         for n in (2, 4):
             check_same(name, folder / str(n), folder / "1")
             check(printed[n] == printed[1].replace(f"{folder}/1/", f"{folder}/{n}/"), f"{name} prints {printed[n]}")
+        for n in (2, 4) if name in SHARDED else ():
+            train(n, "--config", path, "--out-dir", folder / f"{n} sharded", "--shard-optimizer")
+            check_same(name, folder / f"{n} sharded", folder / "1")
 
 
-def started(processes, config, out_dir, lines):
+def started(processes, config, out_dir, lines, *options):
     """A run that has written so many lines of metrics."""
-    launcher = subprocess.Popen(command(processes, "--config", config, "--out-dir", out_dir), env=ENVIRONMENT,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    launcher = subprocess.Popen(command(processes, "--config", config, "--out-dir", out_dir, *options),
+                                env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     metrics = out_dir / "metrics.jsonl"
     while launcher.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines):
         time.sleep(0.02)
@@ -149,6 +155,31 @@ def interruptions():
     train(2, "--resume", "--out-dir", killed)
     check_same("killed", killed, whole)
 
+    # Saved by the clock of the first process alone, and stopped while all share the optimizer's states.
+    sharded = FOLDER / "long" / "sharded"
+    launcher = started(4, path, sharded, 30, "--shard-optimizer", "--set", "checkpoint_minutes=0.001")
+    processes = workers(launcher)
+    launcher.send_signal(signal.SIGTERM)
+    check_end(launcher, processes)
+    train(2, "--resume", "--out-dir", sharded, "--shard-optimizer")
+    check_same("sharded", sharded, whole)
+
+
+def memory():
+    """Four processes that share the states of AdamW save three quarters of these, while they save a checkpoint, too."""
+    width, ffn, layers = 512, 2048, 2
+    path = configuration("memory", {
+        "recipe": "bf16", "tokens": 2 * 128, "evaluation": {"tokens": 128, "diagnostics_every": 0},
+        "model": {"layers": layers, "d_model": width, "heads": 4, "ffn": ffn, "sequence": 32, "activation": "gelu"}})
+    peaks = []
+    for options in ([], ["--shard-optimizer"]):
+        out_dir = FOLDER / "memory" / str(len(options))
+        train(4, "--config", path, "--out-dir", out_dir, "--set", "checkpoint_every=1", *options)
+        lines = [json.loads(line) for line in (out_dir / "metrics.jsonl").read_text().splitlines()]
+        peaks.append(max(line.get("perf/peak_memory_bytes", 0) for line in lines))
+    states = 2 * 4 * layers * (4 * width**2 + 2 * width * ffn)
+    check(peaks[0] - peaks[1] > 0.6 * states, f"peaks of memory: {peaks}, states {states}")
+
 
 def check_refused(arguments, text, environment={}):
     done = subprocess.run(arguments, env={**ENVIRONMENT, **environment}, capture_output=True, text=True, timeout=120)
@@ -178,6 +209,8 @@ def refusals():
     check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--recipe", "mxfp4"],
                   '(here): inputs/recipe/')
     check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--seed", "2"], "seed: 1 here, 2 there")
+    check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--shard-optimizer"],
+                  "shard_optimizer: false here, true there")
     check_refused(one, "the launcher says process 1 of 2, and the MPI library process 0 of 1",
                   {"RANK": "1", "WORLD_SIZE": "2"})
     check_refused(command(2, "--config", too_large_for_two(), "--out-dir", FOLDER / "refused"),
@@ -199,7 +232,7 @@ if not can_start():
     sys.exit(0)
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
-for part in (same_bits, interruptions, refusals):
+for part in (same_bits, interruptions, memory, refusals):
     start = time.monotonic()
     part()
     print(f"{part.__name__}: passed in {time.monotonic() - start:.0f} seconds")

@@ -155,6 +155,31 @@ def test_another_number_of_processes(folder, config):
     check_same({step: loss for step, loss in losses(out).items() if step <= 40}, first, "begun by two, ended by one")
 
 
+def test_shared_states(folder, config):
+    """Two hosts that share the optimizer's states, are stopped and go on have the bits of two that do not."""
+    whole, out = folder / "states of all", folder / "shared states"
+    run = [*config, "--recipe", "te_nvfp4"]
+    both = [start(whole, *run, rank=r, steps=300) for r in (0, 1)]
+    check([ended(process) for process in both] == 2 * [(0, [])], "two hosts, 300 steps")
+    both = [start(out, *run, "--shard-optimizer", rank=r, steps=300) for r in (0, 1)]
+    wait_for_step(out, 10)
+    for process in both:
+        process.send_signal(signal.SIGTERM)
+    check([ended(process)[0] for process in both] == [143, 143], "shared states: stopped at step", max(losses(out)))
+    both = [start(out, "--resume", "--shard-optimizer", rank=r) for r in (0, 1)]
+    check([ended(process) for process in both] == 2 * [(0, [])], "shared states: two hosts went on")
+    check((out / "checkpoint.fp4lab").read_bytes() == (whole / "checkpoint.fp4lab").read_bytes(),
+          "shared states: the checkpoint is that of hosts with all states")
+
+    # Muon's products are made of other batches of matrices.
+    muon = [*config, "--recipe", "bf16", "--set", "optimizer.name=muon"]
+    alone, out = folder / "muon alone", folder / "muon"
+    both = [start(out, *muon, "--shard-optimizer", rank=r) for r in (0, 1)]
+    results = [ended(process) for process in [start(alone, *muon), *both]]
+    check(results == 3 * [(0, [])], "Muon, alone and with shared states", results)
+    check_same(losses(out), losses(alone), "Muon with shared states")
+
+
 def main():
     if os.geteuid() != 0:
         skip("network namespaces need root")
@@ -174,6 +199,7 @@ def main():
             test_mistakes(folder, config)
             test_losses_of_a_process(folder, config)
             test_another_number_of_processes(folder, config)
+            test_shared_states(folder, config)
         finally:
             disconnect_hosts()
 

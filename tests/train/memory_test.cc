@@ -59,9 +59,27 @@ TEST_CASE("Runs at a time and their checkpoints count", "[train]") {
 
 TEST_CASE("Processes of one host share its memory", "[train]") {
   TrainConfig config = Small();
-  CHECK(WhyNoMemory(config, 2).empty());
-  CHECK(WhyNoMemory(config, 1 << 20).find("1048576 processes on this host need about ") == 0);
-  CHECK(WhyNoMemory(config, 1 << 20).find("; fewer processes per host, ") != std::string::npos);
+  CHECK(WhyNoMemory(config, {.size = 2}, 2).empty());
+  const World world{.size = 1 << 20};
+  CHECK(WhyNoMemory(config, world, 1 << 20).find("1048576 processes on this host need about ") ==
+        0);
+  CHECK(
+      WhyNoMemory(config, world, 1 << 20).find("; fewer processes per host, --shard-optimizer, ") !=
+      std::string::npos);
+}
+
+TEST_CASE("Processes that share the optimizer's states need less memory", "[train]") {
+  const TrainConfig config = Small();
+  // Gibibytes of weights and moments of 2^20 processes, in the message.
+  const auto weights = [&](const World& world) {
+    const std::string why = WhyNoMemory(config, world, 1 << 20), name = "weights and moments ";
+    return std::stod(why.substr(why.find(name) + name.size()));
+  };
+  const double all = 16.0 * 0x1p20 / 0x1p30 * static_cast<double>(ParameterCount(config.model));
+  CHECK(weights({.size = 1 << 20}) == Catch::Approx(all).epsilon(1e-3));
+  CHECK(weights({.size = 1 << 20, .shards_optimizer = true}) ==
+        Catch::Approx(all / 2).epsilon(1e-3));
+  CHECK(weights({.size = 2, .shards_optimizer = true}) == Catch::Approx(0.75 * all).epsilon(1e-3));
 }
 
 }  // namespace

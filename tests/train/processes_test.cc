@@ -32,20 +32,19 @@ class Member final : public Processes {
   int Size() const override { return static_cast<int>(crowd_->floats.size()); }
   void AddInOrder(std::span<const float> x, std::span<float> total) override {
     std::vector<float> copy(x.begin(), x.end());
-    const Slice slice = SliceOf(total.size(), rank_, Size());
+    const Slice slice = SlicesOf(total.size(), Size())[static_cast<std::size_t>(rank_)];
     Show(copy, [&] {
       for (const std::span<float> given : crowd_->floats) {
         AddTo(given.subspan(slice.first, slice.size()), total.subspan(slice.first, slice.size()));
       }
     });
   }
-  void ShareSlices(std::span<float> total) override {
+  void ShareSlices(std::span<const Slice> slices, std::span<float> total) override {
     std::vector<float> all(total.size());
     Show(total, [&] {
-      for (int r = 0; r < Size(); ++r) {
-        const Slice slice = SliceOf(total.size(), r, Size());
-        const std::span<float> from = crowd_->floats[static_cast<std::size_t>(r)];
-        std::copy_n(from.data() + slice.first, slice.size(), all.data() + slice.first);
+      for (std::size_t r = 0; r < slices.size(); ++r) {
+        const std::span<float> from = crowd_->floats[r];
+        std::copy_n(from.data() + slices[r].first, slices[r].size(), all.data() + slices[r].first);
       }
     });
     std::copy(all.begin(), all.end(), total.begin());
@@ -89,14 +88,17 @@ class Member final : public Processes {
 using Work = std::function<void(Trainer* trainer)>;
 
 // The state of rank 0 after `work`, which `size` threads do as if they were processes.
-std::vector<std::byte> StateOf(const TrainConfig& config, int size, const Work& work) {
+std::vector<std::byte> StateOf(const TrainConfig& config, int size, const Work& work,
+                               bool shards_optimizer = false) {
   Crowd crowd(size);
   std::vector<std::vector<std::byte>> states(static_cast<std::size_t>(size));
   const Corpus& corpus = TinyText();
   const auto run = [&](int rank) {
     SetThreads(1);
-    Trainer trainer(config, corpus, "run.json",
-                    [&] { return MakeCpuEngine(config, std::make_unique<Member>(&crowd, rank)); });
+    Trainer trainer(config, corpus, "run.json", [&] {
+      return MakeCpuEngine(config, std::make_unique<Member>(&crowd, rank), shards_optimizer);
+    });
+    CHECK(trainer.ShardsStates() == (shards_optimizer && size > 1));
     work(&trainer);
     states[static_cast<std::size_t>(rank)] = trainer.SaveState();
   };
@@ -107,8 +109,10 @@ std::vector<std::byte> StateOf(const TrainConfig& config, int size, const Work& 
   return states.front();
 }
 
-TrainConfig FourParts(const Json& recipe) {
-  TrainConfig config = TinyRun(recipe, {{"d_model", 32}, {"ffn", 64}, {"sequence", 32}});
+TrainConfig FourParts(const Json& recipe, const Json& members = Json::object()) {
+  Json model = {{"d_model", 32}, {"ffn", 64}, {"sequence", 32}};
+  model.update(members);
+  TrainConfig config = TinyRun(recipe, model);
   config.micro_batches = 4;
   return config;
 }
@@ -116,11 +120,12 @@ TrainConfig FourParts(const Json& recipe) {
 TEST_CASE("Slices of processes are all elements, one after the other", "[train]") {
   for (const std::size_t count : {0, 1, 2, 3, 7, 8, 9, 100}) {
     for (const int size : {1, 2, 3, 4, 7}) {
+      const std::vector<Slice> slices = SlicesOf(count, size);
+      REQUIRE(slices.size() == static_cast<std::size_t>(size));
       std::size_t end = 0;
-      for (int rank = 0; rank < size; ++rank) {
-        const Slice slice = SliceOf(count, rank, size);
+      for (const Slice& slice : slices) {
         CHECK(slice.first == end);
-        CHECK(slice.size() <= SliceLength(count, size));
+        CHECK(slice.size() <= slices.front().size());
         end = slice.end;
       }
       CHECK(end == count);
@@ -139,6 +144,35 @@ TEST_CASE("Processes that share the micro-batches of a step have the bits of one
     };
     const std::vector<std::byte> whole = StateOf(config, 1, work);
     for (const int size : {2, 4}) CHECK((StateOf(config, size, work) == whole));
+  }
+}
+
+TEST_CASE("Processes that share the optimizer's states have the bits of one", "[train]") {
+  const Json mixture = {{"parts", {"attention", "moe"}},
+                        {"moe", {{"experts", 4}, {"ffn", 32}, {"top_k", 2}, {"bias_rate", 0.01}}}};
+  for (const char* optimizer : {"adamw", "muon"}) {
+    CAPTURE(optimizer);
+    TrainConfig config = FourParts("te_nvfp4", mixture);
+    config.optimizer.name = optimizer;
+    config.model.outliers.gain = 64.0f;  // planted in parameters and states
+    config.model.outliers.places = {"norm"};
+    config.model.outliers.step = 2;
+    const auto steps = [](std::int64_t end) {
+      return [end](Trainer* trainer) {
+        while (trainer->Steps() < end) trainer->Step(kTinyRate);
+      };
+    };
+    const std::vector<std::byte> whole = StateOf(config, 1, steps(4));
+    for (const int size : {2, 4}) {
+      const std::vector<std::byte> part = StateOf(config, size, steps(3), true);
+      const auto goes_on = [&](Trainer* trainer) {
+        trainer->LoadState(part, "part");
+        steps(4)(trainer);
+      };
+      CHECK((StateOf(config, size, steps(4), true) == whole));
+      CHECK((StateOf(config, 1, goes_on) == whole));
+      CHECK((StateOf(config, 6 - size, goes_on, true) == whole));
+    }
   }
 }
 

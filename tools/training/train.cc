@@ -33,7 +33,7 @@ struct TrainOptions {
   std::vector<std::int64_t> diagnostics_steps;
   std::optional<std::uint64_t> seed;
   int threads = 0;
-  bool resume = false;
+  bool resume = false, shard_optimizer = false;
 
   // Whether the command line has any part of the configuration; the device does not count as one.
   bool HasConfiguration() const {
@@ -165,8 +165,8 @@ TrainConfig Decide(const TrainOptions& options, const study::RunFolder& folder) 
 }
 
 study::TrainResult Train(const TrainConfig& config, const study::RunFolder& folder,
-                         const std::string& where) {
-  study::TrainRun run(config, folder, where);
+                         const std::string& where, bool shard_optimizer) {
+  study::TrainRun run(config, folder, where, shard_optimizer);
   if (WorldOfEnvironment().rank == 0 && !run.Note().empty()) {
     tools::Note("note: %s\n", Printable(run.Note()).c_str());
   }
@@ -184,7 +184,7 @@ int Run(const TrainOptions& options) {
   const study::RunFolder folder(options.out_dir);
   const TrainConfig config = Decide(options, folder);
   if (WorldOfEnvironment().rank == 0) NoteSlowTarget();
-  const study::TrainResult result = Train(config, folder, Where(options));
+  const study::TrainResult result = Train(config, folder, Where(options), options.shard_optimizer);
   if (WorldOfEnvironment().rank > 0) {  // only rank 0 prints
     return result.interrupted ? StopSignals::ExitCode() : 0;
   }
@@ -219,6 +219,9 @@ void AddRunOptions(CLI::App* command, TrainOptions* o) {
                     "configuration is that of the folder, and options given again must agree");
   command->add_option("--device", o->device, "cpu or cuda; a run may change it at a --resume")
       ->type_name("NAME");
+  command->add_flag("--shard-optimizer", o->shard_optimizer,
+                    "In several processes, each keeps the optimizer's states of its share of the "
+                    "parameters only; results do not depend on it");
   command
       ->add_option("--threads", o->threads,
                    "Threads; results do not depend on it [the processors that the process may use]")

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
@@ -67,7 +66,7 @@ void CheckFront(std::span<const std::byte> bytes, const std::string& where) {
 // Everything before the payload.
 struct Front {
   CheckpointHeader header;
-  std::size_t size = 0, floats = 0;  // bytes before the payload; numbers in it
+  std::size_t size = 0;  // bytes before the payload
 };
 
 Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
@@ -76,7 +75,7 @@ Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
   const auto json_size = Load<std::uint64_t>(bytes, 12);
   if (json_size > content - kFront) throw Error(where, "checkpoint header is malformed");
   const Json json = ParseJson(Text(bytes.subspan(kFront, json_size)), where);
-  Front front{{}, kFront + json_size, 0};
+  Front front{{}, kFront + json_size};
   JsonObject o(json, where);
   const Json *configuration = o.Member("configuration"), *run = o.Member("run");
   std::uint64_t floats = 0;
@@ -88,7 +87,6 @@ Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
       payload / sizeof(float) != floats) {
     throw Error(where, "checkpoint header does not fit its payload");
   }
-  front.floats = floats;
   front.header.configuration = *configuration;
   if (run != nullptr) front.header.run = *run;
   return front;
@@ -96,28 +94,46 @@ Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
 
 }  // namespace
 
-void WriteCheckpoint(const CheckpointHeader& header,
-                     std::span<const std::span<const float>> payload, const ByteSink& sink) {
+CheckpointWriter::CheckpointWriter(const CheckpointHeader& header, std::uint64_t floats,
+                                   ByteSink sink)
+    : sink_(std::move(sink)), missing_(floats) {
   const IeeeArithmetic ieee;
-  std::uint64_t floats = 0;
-  for (const std::span<const float> part : payload) floats += part.size();
   Json members = {
       {"configuration", header.configuration}, {"step", header.step}, {"payload_floats", floats}};
   if (!header.run.is_null()) members["run"] = header.run;
   const std::string json = members.dump();
   const std::uint64_t json_size = json.size();
-  Sha256Stream hash;
-  const auto write = [&](std::span<const std::byte> bytes) {
-    hash.Add(bytes);
-    sink(bytes);
-  };
-  write(std::as_bytes(std::span(kMagic)));
-  write(std::as_bytes(std::span(&kCheckpointVersion, 1)));
-  write(std::as_bytes(std::span(&json_size, 1)));
-  write(std::as_bytes(std::span(json)));
-  for (const std::span<const float> part : payload) write(std::as_bytes(part));
-  const std::string digits = hash.Hex();
-  sink(std::as_bytes(std::span(digits)));
+  Write(std::as_bytes(std::span(kMagic)));
+  Write(std::as_bytes(std::span(&kCheckpointVersion, 1)));
+  Write(std::as_bytes(std::span(&json_size, 1)));
+  Write(std::as_bytes(std::span(json)));
+}
+
+void CheckpointWriter::Add(std::span<const float> piece) {
+  Expects(piece.size() <= missing_, "CheckpointWriter: as many numbers as the header says");
+  missing_ -= piece.size();
+  Write(std::as_bytes(piece));
+}
+
+void CheckpointWriter::Finish() {
+  Expects(missing_ == 0, "CheckpointWriter: as many numbers as the header says");
+  const std::string digits = hash_.Hex();
+  sink_(std::as_bytes(std::span(digits)));
+}
+
+void CheckpointWriter::Write(std::span<const std::byte> bytes) {
+  hash_.Add(bytes);
+  sink_(bytes);
+}
+
+void WriteCheckpoint(const CheckpointHeader& header,
+                     std::span<const std::span<const float>> payload, const ByteSink& sink) {
+  const IeeeArithmetic ieee;
+  std::uint64_t floats = 0;
+  for (const std::span<const float> part : payload) floats += part.size();
+  CheckpointWriter writer(header, floats, sink);
+  for (const std::span<const float> part : payload) writer.Add(part);
+  writer.Finish();
 }
 
 std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
@@ -135,7 +151,14 @@ CheckpointHeader ReadCheckpointHeader(std::span<const std::byte> bytes, const st
   return ReadFront(bytes, where).header;
 }
 
-Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
+void CheckpointView::CopyTo(std::size_t first, std::span<float> to) const {
+  Expects(first + to.size() <= Floats(), "CheckpointView: numbers of the payload");
+  if (!to.empty()) {
+    std::memcpy(to.data(), payload.data() + first * sizeof(float), to.size_bytes());
+  }
+}
+
+CheckpointView ViewCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
   const IeeeArithmetic ieee;
   CheckFront(bytes, where);
   const std::span<const std::byte> content = bytes.first(bytes.size() - kHash);
@@ -143,11 +166,14 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
     throw Error(where, "checkpoint is truncated or damaged: its SHA-256 does not match");
   }
   Front front = ReadFront(bytes, where);
-  Checkpoint checkpoint{std::move(front.header), std::vector<float>(front.floats)};
-  if (front.floats > 0) {
-    std::memcpy(checkpoint.payload.data(), content.data() + front.size,
-                front.floats * sizeof(float));
-  }
+  return {std::move(front.header), content.subspan(front.size)};
+}
+
+Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
+  const IeeeArithmetic ieee;
+  CheckpointView view = ViewCheckpoint(bytes, where);
+  Checkpoint checkpoint{std::move(view.header), std::vector<float>(view.Floats())};
+  view.CopyTo(0, checkpoint.payload);
   return checkpoint;
 }
 

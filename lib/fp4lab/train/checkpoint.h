@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/hash.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 
@@ -30,13 +31,41 @@ struct CheckpointHeader {
   Json run = {};  // what a study keeps of its run (study/run/run.h); null: nothing
 };
 
+// Writes a checkpoint whose payload comes piece by piece.
+class CheckpointWriter {
+ public:
+  // `floats`: the numbers of the payload.
+  CheckpointWriter(const CheckpointHeader& header, std::uint64_t floats, ByteSink sink);
+  void Add(std::span<const float> piece);
+  // After the last piece.
+  void Finish();
+
+ private:
+  void Write(std::span<const std::byte> bytes);
+
+  ByteSink sink_;
+  Sha256Stream hash_;
+  std::uint64_t missing_;  // floats that are not written yet
+};
 void WriteCheckpoint(const CheckpointHeader& header,
                      std::span<const std::span<const float>> payload, const ByteSink& sink);
 std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
                                        std::span<const std::span<const float>> payload);
 
-// ReadCheckpoint checks magic, version, sizes and hash, and copies the payload. Throws Error at
-// `where` if the bytes are cut short, damaged or of another version.
+// A checkpoint's header, and its payload in the bytes that were given.
+struct CheckpointView {
+  CheckpointHeader header;
+  std::span<const std::byte> payload;  // binary32, at any address
+
+  std::size_t Floats() const { return payload.size() / sizeof(float); }
+  // The numbers first, first + 1, ... of the payload.
+  void CopyTo(std::size_t first, std::span<float> to) const;
+};
+// Checks magic, version, sizes and hash. Throws Error at `where` if the bytes are cut short,
+// damaged or of another version.
+CheckpointView ViewCheckpoint(std::span<const std::byte> bytes, const std::string& where);
+
+// ViewCheckpoint with a copy of the payload.
 struct Checkpoint {
   CheckpointHeader header;
   std::vector<float> payload;
@@ -44,7 +73,7 @@ struct Checkpoint {
 Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where);
 
 // The header alone, for a look at a run at work: of mapped bytes it reads the first pages, and it
-// verifies no hash. Throws Error as ReadCheckpoint does.
+// verifies no hash. Throws Error as ViewCheckpoint does.
 CheckpointHeader ReadCheckpointHeader(std::span<const std::byte> bytes, const std::string& where);
 
 // The first member, as "model/layers: 4 here, 2 there", in which two JSON values differ; "" if

@@ -12,6 +12,7 @@
 #include "fp4lab/nn/optimizer/optimizer.h"
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/optimizer/shares.h"
 #include "fp4lab/train/processes/processes.h"
 
 namespace fp4lab {
@@ -49,13 +50,16 @@ double SumInOrder(std::span<const double> numbers, std::size_t processes) {
 
 class CpuEngine final : public Engine {
  public:
-  CpuEngine(const TrainConfig& config, std::unique_ptr<Processes> processes)
+  CpuEngine(const TrainConfig& config, std::unique_ptr<Processes> processes, bool shards_optimizer)
       : processes_(std::move(processes)),
         config_(config),
+        shares_(config.optimizer, MakeLayout(config.model).groups,
+                shards_optimizer ? processes_->Rank() : 0,
+                shards_optimizer ? processes_->Size() : 1),
         parameters_(MakeLayout(config.model).total),
         gradients_(parameters_.size()),
         own_gradients_(config.micro_batches > 1 ? parameters_.size() : 0),
-        states_(OptimizerOf(config.optimizer).states, FloatBuffer(parameters_.size())),
+        states_(OptimizerOf(config.optimizer).states, FloatBuffer(shares_.Own().size())),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config.model, config.recipe, parameters_, MicroBatch(), amax_histories_),
         row_loss_(MicroBatchTokens()) {}
@@ -88,7 +92,7 @@ class CpuEngine final : public Engine {
       divergences.push_back(teacher.Divergence());
       if (!own_gradients_.empty()) processes.AddInOrder(own_gradients_, gradients_);
     }
-    processes.ShareSlices(gradients_);
+    processes.ShareSlices(SlicesOf(gradients_.size(), processes.Size()), gradients_);
     losses = processes.Gather(losses);
     divergences = processes.Gather(divergences);
     // The histories take the maxima over the micro-batches of all processes.
@@ -105,10 +109,14 @@ class CpuEngine final : public Engine {
   void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
 
   void Update(const UpdateStep& step) override {
-    const StepScope part(StepPart::kOptimizer);
-    const std::vector<std::span<float>> states(states_.begin(), states_.end());
-    UpdateParameters(config_.optimizer, step, model_.Layout().groups,
-                     {gradients_, parameters_, states});
+    {
+      const StepScope part(StepPart::kOptimizer);
+      const std::vector<std::span<float>> states(states_.begin(), states_.end());
+      UpdateParameters(config_.optimizer, step, shares_.Groups(),
+                       {shares_.OwnOf(std::span<const float>(gradients_)),
+                        shares_.OwnOf(std::span<float>(parameters_)), states});
+    }
+    if (shares_.AreSeveral()) processes_->ShareSlices(shares_.All(), parameters_);
     model_.AdvanceAmaxHistories();
     model_.ParametersChanged();
   }
@@ -143,19 +151,31 @@ class CpuEngine final : public Engine {
   }
 
   TrainingNumbers Read(std::vector<float>* /*memory*/) override {
-    return {parameters_, {states_.begin(), states_.end()}, amax_histories_};
+    return {parameters_, amax_histories_};
   }
 
-  void Write(const TrainingNumbers& from) override {
-    Expects(from.parameters.size() == parameters_.size() && from.states.size() == states_.size() &&
-                from.amax_histories.size() == amax_histories_.size(),
-            "Engine::Write: all parameters, states and amax histories");
-    std::copy(from.parameters.begin(), from.parameters.end(), parameters_.begin());
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      Expects(from.states[i].size() == states_[i].size(), "Engine::Write: whole states");
-      std::copy(from.states[i].begin(), from.states[i].end(), states_[i].begin());
+  bool ShardsStates() const override { return shares_.AreSeveral(); }
+
+  void ReadStates(const FloatSink& take) override {
+    for (const FloatBuffer& state : states_) {
+      if (!ShardsStates()) {
+        take(state);
+        continue;
+      }
+      // Processes have micro-batches, whose gradients no one needs between two steps.
+      std::copy(state.begin(), state.end(), shares_.OwnOf(std::span(own_gradients_)).begin());
+      processes_->ShareSlices(shares_.All(), own_gradients_);
+      take(own_gradients_);
     }
-    std::copy(from.amax_histories.begin(), from.amax_histories.end(), amax_histories_.begin());
+  }
+
+  void Write(const FloatSource& from) override {
+    const std::size_t total = parameters_.size();
+    from(0, parameters_);
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      from((1 + i) * total + shares_.Own().first, states_[i]);
+    }
+    from((1 + states_.size()) * total, amax_histories_);
     model_.ParametersChanged();
   }
 
@@ -179,11 +199,12 @@ class CpuEngine final : public Engine {
   std::unique_ptr<Processes> processes_;
   const std::unique_ptr<Processes> one_process_ = MakeOneProcess();
   TrainConfig config_;
+  OptimizerShares shares_;
   FloatBuffer parameters_, gradients_;
   // Of a micro-batch, so that its gradients are complete before they are added. Empty where the
   // micro-batch is the step: then they are gradients_.
   FloatBuffer own_gradients_;
-  std::vector<FloatBuffer> states_;  // of the optimizer
+  std::vector<FloatBuffer> states_;  // of the optimizer, for the own share
   FloatBuffer amax_histories_;
   Model model_;
   std::vector<double> row_loss_;
@@ -227,7 +248,9 @@ class GuardedEngine final : public Engine {
     engine_->Initialize();
   }
   TrainingNumbers Read(std::vector<float>* memory) override { return engine_->Read(memory); }
-  void Write(const TrainingNumbers& from) override { engine_->Write(from); }
+  void ReadStates(const FloatSink& take) override { engine_->ReadStates(take); }
+  bool ShardsStates() const override { return engine_->ShardsStates(); }
+  void Write(const FloatSource& from) override { engine_->Write(from); }
 
  private:
   std::unique_ptr<Engine> engine_;
@@ -236,13 +259,14 @@ class GuardedEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config) {
-  return MakeCpuEngine(config, MakeOneProcess());
+  return MakeCpuEngine(config, MakeOneProcess(), false);
 }
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config,
-                                      std::unique_ptr<Processes> processes) {
+                                      std::unique_ptr<Processes> processes, bool shards_optimizer) {
   const IeeeArithmetic ieee;
-  return std::make_unique<GuardedEngine>(std::make_unique<CpuEngine>(config, std::move(processes)));
+  return std::make_unique<GuardedEngine>(
+      std::make_unique<CpuEngine>(config, std::move(processes), shards_optimizer));
 }
 
 std::string WhyNotShared(const TrainConfig& config, const World& world) {
@@ -257,10 +281,14 @@ std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string&
   switch (config.device) {
     case Device::kCpu:
       if (world.size == 1) return MakeCpuEngine(config);
-      return MakeCpuEngine(config, MakeMpiProcesses(world, where, [&](int on_host) {
+      return MakeCpuEngine(
+          config,
+          MakeMpiProcesses(world, where,
+                           [&](int on_host) {
                              const std::string why = WhyNotShared(config, world);
-                             return why.empty() ? WhyNoMemory(config, on_host) : why;
-                           }));
+                             return why.empty() ? WhyNoMemory(config, world, on_host) : why;
+                           }),
+          world.shards_optimizer);
     case Device::kCuda:
       return std::make_unique<GuardedEngine>(MakeCudaEngine(config, where, world));
   }

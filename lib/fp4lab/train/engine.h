@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,14 +32,18 @@ struct StepSums {
   std::optional<double> teacher_kl = {};  // nats per token, the mean of row_kl; with pass.teacher
 };
 
-// Flat parameters (MakeLayout's order) and the optimizer's states, all of one size, and the amax
-// histories of delayed scaling (AmaxHistoryFloats floats).
+// Flat parameters (MakeLayout's order) and the amax histories of delayed scaling (AmaxHistoryFloats
+// floats).
 struct TrainingNumbers {
   std::span<const float> parameters;
-  std::vector<std::span<const float>> states;  // Optimizer::states
   std::span<const float> amax_histories;
   float loss_scale = 1.0f;  // of the next step; an engine does not read it
 };
+
+// Takes numbers in pieces, one after the other. A piece is valid during the call.
+using FloatSink = std::function<void(std::span<const float> piece)>;
+// Fills `to` with the numbers first, first + 1, ...
+using FloatSource = std::function<void(std::size_t first, std::span<float> to)>;
 
 class Engine {
  public:
@@ -96,7 +101,13 @@ class Engine {
   // The numbers in the engine's memory or, if only the engine's processor reaches that memory,
   // copies in *memory. Valid until the next call.
   virtual TrainingNumbers Read(std::vector<float>* memory) = 0;
-  virtual void Write(const TrainingNumbers& from) = 0;
+  // Gives the optimizer's states to `take`: Optimizer::states of them, of one number per parameter.
+  virtual void ReadStates(const FloatSink& take) = 0;
+  // Whether each process keeps the states of its share of the parameters only (World::
+  // shards_optimizer). Then every process must call ReadStates, which gives all states to each.
+  virtual bool ShardsStates() const { return false; }
+  // Sets parameters, states and amax histories, which `from` has in this order.
+  virtual void Write(const FloatSource& from) = 0;
 };
 
 class Processes;  // processes/processes.h
@@ -106,7 +117,7 @@ class Processes;  // processes/processes.h
 // one process. config.micro_batches must be a multiple of n.
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config);
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config,
-                                      std::unique_ptr<Processes> processes);
+                                      std::unique_ptr<Processes> processes, bool shards_optimizer);
 
 // An engine on the machine's GPU with the fewest engines or, in a world of several processes, on
 // the GPU of number world.local; then process r computes the micro-batches r, r + size, ... of each

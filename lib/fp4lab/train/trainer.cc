@@ -30,6 +30,15 @@ float InitialLossScale(const OptimizerConfig& config) {
   return config.loss_scaling.kind == LossScalingKind::kNone ? 1.0f : config.loss_scaling.scale;
 }
 
+// The given numbers, and zeros after them.
+FloatSource NumbersBeginningWith(std::span<const float> given) {
+  return [given](std::size_t first, std::span<float> to) {
+    const std::span<const float> rest = given.subspan(std::min(first, given.size()));
+    const auto end = std::copy_n(rest.begin(), std::min(rest.size(), to.size()), to.begin());
+    std::fill(end, to.end(), 0.0f);
+  };
+}
+
 }  // namespace
 
 struct Trainer::State {
@@ -85,12 +94,18 @@ struct Trainer::State {
     return (1 + StatesOfOptimizer()) * layout.total +
            AmaxHistoryFloats(config.model, config.recipe) + LossScaleNumbers().size();
   }
+  // The numbers of a checkpoint's payload, in its order. Every process must call it where they
+  // share the optimizer's states.
+  void ReadNumbers(const FloatSink& take) const;
+  std::vector<float> Numbers() const;
   // Loads the first `count` sequences of the step about to be made.
   void LoadBatch(std::size_t count);
   // Losses and gradients of the first micro-batches of the step about to be made.
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
   StepResult Step(double learning_rate);
+  // Goes on with the numbers of a checkpoint's payload after `done` steps.
+  void Return(std::int64_t done, const FloatSource& numbers);
   // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
   void Begin(const std::vector<float>& weights, const std::string& where);
   // Plants the model's outliers if they are due after the steps that are done.
@@ -129,28 +144,21 @@ void Trainer::State::Update(double learning_rate, double norm) {
 }
 
 void Trainer::State::Begin(const std::vector<float>& weights, const std::string& where) {
-  const std::vector<float> zeros(
-      std::max(layout.total, AmaxHistoryFloats(config.model, config.recipe)));
-  const std::span<const float> nothing(zeros);
-  engine->Write({weights, std::vector(StatesOfOptimizer(), nothing.first(layout.total)),
-                 nothing.first(AmaxHistoryFloats(config.model, config.recipe))});
+  engine->Write(NumbersBeginningWith(weights));
   start_sha256 = HashOfCheckpoint(config.start, where);
 }
 
 void Trainer::State::Plant() {
   const OutlierConfig& outliers = config.model.outliers;
   if (outliers.gain == 1.0f || outliers.step == 0 || outliers.step != steps) return;
-  std::vector<float> memory;
-  const TrainingNumbers read = engine->Read(&memory);
-  std::vector<float> parameters(read.parameters.begin(), read.parameters.end());
-  std::vector<std::vector<float>> copies;
-  for (const std::span<const float> state : read.states) {
-    copies.emplace_back(state.begin(), state.end());
-  }
-  const std::vector<float> histories(read.amax_histories.begin(), read.amax_histories.end());
-  PlantOutliers(config.model, parameters,
-                std::vector<std::span<float>>(copies.begin(), copies.end()));
-  engine->Write({parameters, {copies.begin(), copies.end()}, histories});
+  std::vector<float> numbers = Numbers();
+  const auto part = [&](std::size_t i) {
+    return std::span(numbers).subspan(i * layout.total, layout.total);
+  };
+  std::vector<std::span<float>> states;
+  for (std::size_t i = 1; i <= StatesOfOptimizer(); ++i) states.push_back(part(i));
+  PlantOutliers(config.model, part(0), states);
+  engine->Write(NumbersBeginningWith(numbers));
 }
 
 void Trainer::State::EndStep(bool good) {
@@ -400,28 +408,47 @@ Json Trainer::State::Identity() const {
   return identity;
 }
 
-namespace {
-
-// The numbers as a checkpoint has them, one after the other.
-std::vector<std::span<const float>> InOrder(const TrainingNumbers& numbers,
-                                            std::span<const float> loss_scale) {
-  std::vector<std::span<const float>> parts = {numbers.parameters};
-  parts.insert(parts.end(), numbers.states.begin(), numbers.states.end());
-  parts.push_back(numbers.amax_histories);
-  parts.push_back(loss_scale);
-  return parts;
+void Trainer::State::ReadNumbers(const FloatSink& take) const {
+  std::vector<float> memory;
+  const TrainingNumbers numbers = engine->Read(&memory);
+  take(numbers.parameters);
+  const std::vector<float> histories(numbers.amax_histories.begin(), numbers.amax_histories.end());
+  engine->ReadStates(take);
+  take(histories);
+  take(LossScaleNumbers());
 }
 
-}  // namespace
+std::vector<float> Trainer::State::Numbers() const {
+  std::vector<float> numbers;
+  numbers.reserve(NumbersOfStep());
+  ReadNumbers([&](std::span<const float> piece) {
+    numbers.insert(numbers.end(), piece.begin(), piece.end());
+  });
+  return numbers;
+}
+
+void Trainer::State::Return(std::int64_t done, const FloatSource& numbers) {
+  engine->Write(numbers);
+  const std::size_t count = LossScaleNumbers().size();
+  numbers(NumbersOfStep() - count, std::span(loss_scale).first(count));
+  steps = done;
+  evaluated.losses.clear();
+}
 
 void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const float> trunk) const {
   const IeeeArithmetic ieee;
   const State& s = *state_;
-  std::vector<float> memory;
-  std::vector<std::span<const float>> payload =
-      InOrder(s.engine->Read(&memory), s.LossScaleNumbers());
-  payload.push_back(trunk);
-  WriteCheckpoint({s.Identity(), s.steps, run}, payload, sink);
+  CheckpointWriter writer({s.Identity(), s.steps, run}, s.NumbersOfStep() + trunk.size(), sink);
+  s.ReadNumbers([&](std::span<const float> piece) { writer.Add(piece); });
+  writer.Add(trunk);
+  writer.Finish();
+}
+
+bool Trainer::ShardsStates() const { return state_->engine->ShardsStates(); }
+
+void Trainer::SendStates() const {
+  const IeeeArithmetic ieee;
+  state_->engine->ReadStates([](std::span<const float>) {});
 }
 
 std::vector<std::byte> Trainer::SaveState() const {
@@ -436,49 +463,33 @@ std::vector<std::byte> Trainer::SaveState() const {
 
 LoadedState Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
   const IeeeArithmetic ieee;
-  const State& s = *state_;
-  const Checkpoint checkpoint = ReadCheckpoint(bytes, where);
+  State& s = *state_;
+  const CheckpointView checkpoint = ViewCheckpoint(bytes, where);
   const std::string difference = FirstDifference(s.Identity(), checkpoint.header.configuration);
   if (!difference.empty()) {
     throw Error(where, "checkpoint of another configuration: " + difference);
   }
-  const std::span<const float> payload = checkpoint.payload;
-  const std::size_t numbers = s.NumbersOfStep();
-  const bool has_trunk = payload.size() == 2 * numbers;
-  if ((payload.size() != numbers && !has_trunk) || checkpoint.header.step < 0) {
+  const std::size_t numbers = s.NumbersOfStep(), floats = checkpoint.Floats();
+  if ((floats != numbers && floats != 2 * numbers) || checkpoint.header.step < 0) {
     throw Error(where, "checkpoint does not hold this model's numbers");
   }
-  Return(checkpoint.header.step, payload.first(numbers));
-  const std::span<const float> trunk = payload.subspan(numbers);
-  return {checkpoint.header.run, {trunk.begin(), trunk.end()}};
+  s.Return(checkpoint.header.step,
+           [&](std::size_t first, std::span<float> to) { checkpoint.CopyTo(first, to); });
+  LoadedState loaded{checkpoint.header.run, std::vector<float>(floats - numbers)};
+  checkpoint.CopyTo(numbers, loaded.trunk);
+  return loaded;
 }
 
 std::vector<float> Trainer::Numbers() const {
-  std::vector<float> memory, numbers;
-  numbers.reserve(state_->NumbersOfStep());
-  for (const std::span<const float> part :
-       InOrder(state_->engine->Read(&memory), state_->LossScaleNumbers())) {
-    numbers.insert(numbers.end(), part.begin(), part.end());
-  }
-  return numbers;
+  const IeeeArithmetic ieee;
+  return state_->Numbers();
 }
 
 void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
   const IeeeArithmetic ieee;
   State& s = *state_;
   Expects(numbers.size() == s.NumbersOfStep(), "Trainer::Return: numbers of this model");
-  const std::size_t n = s.layout.total;
-  TrainingNumbers to{numbers.first(n), {}, {}};
-  for (std::size_t i = 1; i <= s.StatesOfOptimizer(); ++i) {
-    to.states.push_back(numbers.subspan(i * n, n));
-  }
-  const std::size_t end = numbers.size() - s.LossScaleNumbers().size();
-  to.amax_histories = numbers.first(end).subspan((1 + to.states.size()) * n);
-  std::copy(numbers.begin() + static_cast<std::ptrdiff_t>(end), numbers.end(),
-            s.loss_scale.begin());
-  s.engine->Write(to);
-  s.steps = steps;
-  s.evaluated.losses.clear();
+  s.Return(steps, NumbersBeginningWith(numbers));
 }
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where)

@@ -127,9 +127,13 @@ class Trainer {
   // start's and a teacher's hash)
   // and a SHA-256. Schedule, length and device are not part of a checkpoint: a decay branch loads
   // its trunk's, and a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
+  // Where processes share the optimizer's states (ShardsStates), each must call SaveState, Numbers
+  // or, if it keeps nothing, SendStates.
   std::vector<std::byte> SaveState() const;
   void SaveState(const ByteSink& sink, const Json& run = {},
                  std::span<const float> trunk = {}) const;
+  bool ShardsStates() const;
+  void SendStates() const;
   // Throws Error at `where`, with nothing changed, if the bytes are cut short, damaged or from
   // another configuration.
   LoadedState LoadState(std::span<const std::byte> state, const std::string& where);

@@ -15,6 +15,8 @@ struct World {
   int port = 29400;
   // A secret of the processes of this world, so that those of other jobs cannot join it.
   std::string token = {};
+  // Whether each process keeps the optimizer's states of its share of the parameters only.
+  bool shards_optimizer = false;
   // Members that all processes must have in common: program, inputs, data, step. Null: none.
   Json identity = {};
 

@@ -21,6 +21,7 @@
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/optimizer/shares.h"
 #include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab::gpu {
@@ -29,6 +30,8 @@ namespace {
 constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure, at least
 // The most tokens that a block or a Hadamard transform joins.
 constexpr std::size_t kJoinedTokens = 128;
+// The floats that are copied between GPU and host at a time: 16 MiB.
+constexpr std::size_t kPieceFloats = std::size_t{1} << 22;
 
 double Total(std::span<const double> x) {
   double sum = 0.0;
@@ -46,12 +49,14 @@ class CudaEngine final : public Engine {
         group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
+        shares_(config.optimizer, layout_.groups, world.shards_optimizer ? world.rank : 0,
+                world.shards_optimizer ? world.size : 1),
         rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
               static_cast<std::size_t>(config.model.sequence)),
         parameters_(layout_.total),
         gradients_(layout_.total),
         optimizer_(DeviceOptimizerOf(config.optimizer, where)
-                       .make(config.optimizer, layout_.groups, stream_.get())),
+                       .make(config.optimizer, shares_.Groups(), stream_.get())),
         states_(OptimizerOf(config.optimizer).states),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config, tensor_cores, parameters_.data(), gradients_.data(), amax_histories_.data(),
@@ -62,7 +67,7 @@ class CudaEngine final : public Engine {
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
         squares_(Blocks(layout_.trained, kSquaresChunk)) {
     if (config.teacher.Asked()) MakeTeacher(tensor_cores);
-    for (DeviceArray<float>& state : states_) state = DeviceArray<float>(layout_.total);
+    for (DeviceArray<float>& state : states_) state = DeviceArray<float>(shares_.Own().size());
   }
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
@@ -172,16 +177,20 @@ class CudaEngine final : public Engine {
   void Update(const UpdateStep& step) override {
     gpu_.Use();
     const DeviceStepScope part(StepPart::kOptimizer);
-    for (const ParameterGroup& group : layout_.groups) {
+    const float* const gradients = gradients_.data() + shares_.Own().first;
+    float* const parameters = parameters_.data() + shares_.Own().first;
+    for (const ParameterGroup& group : shares_.Groups()) {
       if (group.kind == ParameterKind::kBalance) {
-        BalanceStep(group.balance_rate, group.size, gradients_.data() + group.first,
-                    parameters_.data() + group.first, stream_.get());
+        BalanceStep(group.balance_rate, group.size, gradients + group.first,
+                    parameters + group.first, stream_.get());
       } else {
-        optimizer_->Update(step, group, {gradients_.data(), parameters_.data(), states_});
+        optimizer_->Update(step, group, {gradients, parameters, states_});
       }
     }
-    {  // the histories take the maxima over the micro-batches of all processes
+    {
       const DeviceStepScope sums(StepPart::kCommunication);
+      if (shares_.AreSeveral()) ShareParameters();
+      // The histories take the maxima over the micro-batches of all processes.
       group_.Max(amax_histories_.data(), amax_histories_.size());
     }
     model_.AdvanceAmaxHistories();
@@ -201,43 +210,83 @@ class CudaEngine final : public Engine {
   void Initialize() override {
     std::vector<float> parameters(layout_.total);
     InitializeParameters(config_, parameters);
-    const std::vector<float> zeros(layout_.total), no_history(amax_histories_.size());
-    Write({parameters, {states_.size(), zeros}, no_history});
+    Write([&](std::size_t first, std::span<float> to) {
+      if (first >= parameters.size()) return std::fill(to.begin(), to.end(), 0.0f);
+      std::copy_n(parameters.data() + first, to.size(), to.data());
+    });
   }
 
   TrainingNumbers Read(std::vector<float>* memory) override {
     gpu_.Use();
-    memory->resize((1 + states_.size()) * layout_.total + amax_histories_.size());
-    const std::span<float> all(*memory);
-    const auto part = [&](std::size_t i) { return all.subspan(i * layout_.total, layout_.total); };
-    parameters_.CopyTo(part(0), stream_.get());
-    std::vector<std::span<const float>> states;
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      states_[i].CopyTo(part(1 + i), stream_.get());
-      states.push_back(part(1 + i));
-    }
-    const std::span<float> histories = all.last(amax_histories_.size());
+    memory->resize(layout_.total + amax_histories_.size());
+    const std::span<float> all(*memory), parameters = all.first(layout_.total),
+                                         histories = all.subspan(layout_.total);
+    parameters_.CopyTo(parameters, stream_.get());
     amax_histories_.CopyTo(histories, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return {part(0), states, histories};
+    return {parameters, histories};
   }
 
-  void Write(const TrainingNumbers& from) override {
-    Expects(from.parameters.size() == layout_.total && from.states.size() == states_.size() &&
-                from.amax_histories.size() == amax_histories_.size(),
-            "Engine::Write: all parameters, states and amax histories");
+  bool ShardsStates() const override { return shares_.AreSeveral(); }
+
+  void ReadStates(const FloatSink& take) override {
     gpu_.Use();
-    parameters_.CopyFrom(from.parameters, stream_.get());
-    for (std::size_t i = 0; i < states_.size(); ++i) {
-      Expects(from.states[i].size() == layout_.total, "Engine::Write: whole states");
-      states_[i].CopyFrom(from.states[i], stream_.get());
+    const DeviceArray<float> piece(std::min(kPieceFloats, layout_.total));
+    std::vector<float> host(piece.size());
+    for (const DeviceArray<float>& state : states_) {
+      int rank = 0;
+      for (const Slice& share : shares_.All()) {
+        const bool is_own = &share == &shares_.Own();
+        for (std::size_t first = 0; first < share.size(); first += piece.size()) {
+          const std::size_t size = std::min(piece.size(), share.size() - first);
+          if (is_own) {
+            Check(cudaMemcpyAsync(piece.data(), state.data() + first, size * sizeof(float),
+                                  cudaMemcpyDeviceToDevice, stream_.get()),
+                  "copy on the GPU");
+          }
+          if (ShardsStates()) group_.Broadcast(piece.data(), size, rank);
+          const std::span<float> copy = std::span(host).first(size);
+          piece.CopyTo(copy, stream_.get());
+          Check(cudaStreamSynchronize(stream_.get()), "training");
+          take(copy);
+        }
+        ++rank;
+      }
     }
-    amax_histories_.CopyFrom(from.amax_histories, stream_.get());
-    Check(cudaStreamSynchronize(stream_.get()), "training");
+  }
+
+  void Write(const FloatSource& from) override {
+    gpu_.Use();
+    std::vector<float> host(std::min(kPieceFloats, layout_.total));
+    const auto fill = [&](const DeviceArray<float>& to, std::size_t first) {
+      for (std::size_t i = 0; i < to.size(); i += host.size()) {
+        const std::span<float> piece = std::span(host).first(std::min(host.size(), to.size() - i));
+        from(first + i, piece);
+        Check(cudaMemcpyAsync(to.data() + i, piece.data(), piece.size_bytes(),
+                              cudaMemcpyHostToDevice, stream_.get()),
+              "copy to the GPU");
+        Check(cudaStreamSynchronize(stream_.get()), "training");
+      }
+    };
+    fill(parameters_, 0);
+    std::size_t first = layout_.total;
+    for (const DeviceArray<float>& state : states_) {
+      fill(state, first + shares_.Own().first);
+      first += layout_.total;
+    }
+    fill(amax_histories_, first);
     model_.ParametersChanged();
   }
 
  private:
+  // Each process has the parameters that the others have updated.
+  void ShareParameters() const {
+    int rank = 0;
+    for (const Slice& share : shares_.All()) {
+      group_.Broadcast(parameters_.data() + share.first, share.size(), rank++);
+    }
+  }
+
   // Adds the gradients of micro-batch i, and writes its losses to row_loss_.
   void Train(const Pass& pass, std::size_t i, std::span<const std::uint16_t> inputs,
              std::span<const std::uint16_t> targets) {
@@ -262,10 +311,11 @@ class CudaEngine final : public Engine {
   Group group_;
   TrainConfig config_;
   ParameterLayout layout_;
+  OptimizerShares shares_;
   std::size_t rows_;  // of a micro-batch
   DeviceArray<float> parameters_, gradients_;
   std::unique_ptr<DeviceOptimizer> optimizer_;
-  std::vector<DeviceArray<float>> states_;  // of the optimizer
+  std::vector<DeviceArray<float>> states_;  // of the optimizer, for the own share
   DeviceArray<float> amax_histories_;
   DeviceModel<T> model_;
   std::optional<DeviceTeacher<T>> teacher_;

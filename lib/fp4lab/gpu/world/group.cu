@@ -22,6 +22,7 @@ struct Nccl {
   decltype(&ncclCommDestroy) CommDestroy;
   decltype(&ncclCommAbort) CommAbort;
   decltype(&ncclAllReduce) AllReduce;
+  decltype(&ncclBroadcast) Broadcast;
   decltype(&ncclGetErrorString) GetErrorString;
 };
 
@@ -37,6 +38,7 @@ Nccl LoadNccl() {
   find("ncclCommDestroy", &nccl.CommDestroy);
   find("ncclCommAbort", &nccl.CommAbort);
   find("ncclAllReduce", &nccl.AllReduce);
+  find("ncclBroadcast", &nccl.Broadcast);
   find("ncclGetErrorString", &nccl.GetErrorString);
   return nccl;
 }
@@ -96,5 +98,12 @@ void Group::Sum(float* x, std::size_t size) const { state_->Reduce(x, size, nccl
 void Group::Sum(double* x, std::size_t size) const { state_->Reduce(x, size, ncclDouble, ncclSum); }
 
 void Group::Max(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclMax); }
+
+void Group::Broadcast(float* x, std::size_t size, int rank) const {
+  if (state_->communicator == nullptr || size == 0) return;
+  CheckNccl(
+      LoadedNccl().Broadcast(x, x, size, ncclFloat, rank, state_->communicator, state_->stream),
+      "broadcast");
+}
 
 }  // namespace fp4lab::gpu

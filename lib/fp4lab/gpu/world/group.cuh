@@ -28,6 +28,8 @@ class Group {
   void Sum(double* x, std::size_t size) const;
   // x (device memory) = the maximum over all processes, element by element.
   void Max(float* x, std::size_t size) const;
+  // x (device memory) = that of process `rank`.
+  void Broadcast(float* x, std::size_t size, int rank) const;
 
  private:
   struct State;

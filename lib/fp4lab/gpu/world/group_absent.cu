@@ -14,5 +14,6 @@ Group::~Group() = default;
 void Group::Sum(float* /*x*/, std::size_t /*size*/) const {}
 void Group::Sum(double* /*x*/, std::size_t /*size*/) const {}
 void Group::Max(float* /*x*/, std::size_t /*size*/) const {}
+void Group::Broadcast(float* /*x*/, std::size_t /*size*/, int /*rank*/) const {}
 
 }  // namespace fp4lab::gpu

@@ -35,13 +35,20 @@ std::string PlaceOf(const char* key, const std::string& where) {
   return JsonObject(empty, where).Where(key);
 }
 
+World LaunchedWorld(bool shards_optimizer) {
+  World world = WorldOfEnvironment();
+  world.shards_optimizer = shards_optimizer;
+  return world;
+}
+
 }  // namespace
 
-TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where)
+TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where,
+                   bool shards_optimizer)
     : config_(config),
       folder_(folder),
       total_(TotalSteps(config)),
-      world_(WorldOfEnvironment()),
+      world_(LaunchedWorld(shards_optimizer)),
       corpus_(LoadCorpusFor(config)),
       trainer_(config, corpus_, where, [&] {
         return MakeEngine(config, PlaceOf("device", where), IdentifiedWorld(where));
@@ -76,6 +83,7 @@ World TrainRun::IdentifiedWorld(const std::string& where) const {
       {"fp4lab", kVersion},
       {"inputs", std::move(inputs)},
       {"numerics", NumericsFingerprint(config_, where, world.local)},
+      {"shard_optimizer", world.shards_optimizer},
       {"steps", total_},
       {"steps_done",
        content == nullptr
@@ -148,15 +156,20 @@ void TrainRun::Advance() {
 
 void TrainRun::Save() const {
   const IeeeArithmetic ieee;
-  if (!Writes()) return;
+  if (!Writes()) {
+    if (trainer_.ShardsStates()) trainer_.SendStates();
+    return;
+  }
   const Json run = observations_ ? Json{{"codes", codes_.ToJson()}} : Json();
   folder_.SaveCheckpoint([&](const ByteSink& sink) { trainer_.SaveState(sink, run); });
 }
 
-bool TrainRun::IsTimeToSave(double seconds) const {
+bool TrainRun::IsTimeToSave(double seconds) {
   const std::int64_t every = config_.checkpoint_every;
   if (every > 0 && trainer_.Steps() % every == 0) return true;
-  return config_.checkpoint_minutes > 0 && seconds >= 60.0 * config_.checkpoint_minutes;
+  if (config_.checkpoint_minutes <= 0) return false;
+  const bool is_time = Writes() && seconds >= 60.0 * config_.checkpoint_minutes;
+  return trainer_.ShardsStates() ? trainer_.Any(is_time) : is_time;
 }
 
 // Makes one step and writes its line of metrics.

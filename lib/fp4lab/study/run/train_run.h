@@ -32,8 +32,9 @@ class TrainRun {
   // Loads the folder's checkpoint, if there is one, and writes the configuration there if there is
   // none. `config` and `folder` must outlive the run. `where` is the prefix of JSON pointers into
   // the configuration. In a data-parallel run only rank 0 writes into the folder; the other ranks
-  // read its checkpoint.
-  TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where);
+  // read its checkpoint. `shards_optimizer`: World::shards_optimizer.
+  TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where,
+           bool shards_optimizer = false);
 
   // What a user should know before the run: evaluation tokens that the corpus lacks; or empty.
   std::string Note() const;
@@ -56,7 +57,7 @@ class TrainRun {
   void Report();
   void Diagnose(std::int64_t step);
   void ObserveIfDue();
-  bool IsTimeToSave(double seconds) const;
+  bool IsTimeToSave(double seconds);
   void Save() const;
   [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side);
 

@@ -147,11 +147,17 @@ void CheckMemory(const TrainConfig& config, const std::string& where, int runs, 
   throw Error(JsonObject(empty, where).Where(member), why);
 }
 
-std::string WhyNoMemory(const TrainConfig& config, int processes) {
+std::string WhyNoMemory(const TrainConfig& config, const World& world, int on_host) {
   const IeeeArithmetic ieee;
-  return WhyTooLarge(EstimateMemory(config), 0.0, processes,
-                     std::to_string(processes) + " processes on this host need", SharedMemory(),
-                     "fewer processes per host, ");
+  MemoryNeed need = EstimateMemory(config);
+  std::string remedy = "fewer processes per host, --shard-optimizer, ";
+  if (world.shards_optimizer) {
+    const double states = StatesOf(config) * kFloat * Parameters(config.model);
+    need.weights -= states * (1.0 - 1.0 / world.size);
+    remedy = "fewer processes per host, ";
+  }
+  return WhyTooLarge(need, 0.0, on_host, std::to_string(on_host) + " processes on this host need",
+                     SharedMemory(), remedy);
 }
 
 }  // namespace fp4lab

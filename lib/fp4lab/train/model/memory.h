@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fp4lab/train/config.h"
+#include "fp4lab/train/world.h"
 
 namespace fp4lab {
 
@@ -28,8 +29,8 @@ MemoryNeed EstimateMemory(const TrainConfig& config);
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs = 1,
                  double states = 0.0);
 
-// Why `processes` processes of this run need more than SharedMemory(); "" if they do not. None of
-// them may have allocated its memory.
-std::string WhyNoMemory(const TrainConfig& config, int processes);
+// Why `on_host` processes of this run, of those of `world`, need more than SharedMemory(); "" if
+// they do not. None of them may have allocated its memory.
+std::string WhyNoMemory(const TrainConfig& config, const World& world, int on_host);
 
 }  // namespace fp4lab

@@ -22,6 +22,6 @@ void Update(const OptimizerConfig& config, const UpdateStep& step, const Paramet
 }  // namespace
 
 extern const Optimizer kAdamW;
-const Optimizer kAdamW{"adamw", "AdamW", 2, true, Update};
+const Optimizer kAdamW{"adamw", "AdamW", 2, true, false, Update};
 
 }  // namespace fp4lab

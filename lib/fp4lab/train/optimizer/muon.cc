@@ -29,6 +29,6 @@ void Update(const OptimizerConfig& config, const UpdateStep& step, const Paramet
 }  // namespace
 
 extern const Optimizer kMuon;
-const Optimizer kMuon{kMuonName, "Muon", 2, true, Update};
+const Optimizer kMuon{kMuonName, "Muon", 2, true, true, Update};
 
 }  // namespace fp4lab

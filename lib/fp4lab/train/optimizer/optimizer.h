@@ -52,6 +52,8 @@ struct Optimizer {
   std::string_view title;  // "AdamW"
   std::size_t states = 0;  // the numbers per parameter that it keeps from step to step
   bool on_gpu = false;     // whether gpu/optimizer has its twin
+  // Whether an update of a kMatrices group needs whole matrices, and not any of their elements.
+  bool whole_matrices = false;
   // Updates the parameters and states of one group.
   void (*update)(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
                  const OptimizerNumbers& numbers) = nullptr;

@@ -124,16 +124,17 @@ class MpiProcesses final : public Processes {
 
   void AddInOrder(std::span<const float> x, std::span<float> total) override {
     const StepScope part(StepPart::kCommunication);
-    ForPieces(total.size(), [&](std::size_t first, std::size_t length) {
+    const std::vector<Slice> slices = SlicesOf(total.size(), size_);
+    ForPieces(slices, [&](std::size_t first, std::size_t length) {
       for (int r = 0; r < size_; ++r) {
-        const Slice piece = PieceOf(r, first, length, x.size());
+        const Slice piece = PieceOf(slices, r, first, length);
         std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(piece.first), piece.size(),
                     sent_.begin() + Place(r, length));
       }
       const int count = static_cast<int>(length);
       MPI_Alltoall(sent_.data(), count, MPI_FLOAT, received_.data(), count, MPI_FLOAT,
                    MPI_COMM_WORLD);
-      const Slice own = PieceOf(rank_, first, length, total.size());
+      const Slice own = PieceOf(slices, rank_, first, length);
       for (int r = 0; r < size_; ++r) {
         AddTo(std::span<const float>(received_.begin() + Place(r, length), own.size()),
               total.subspan(own.first, own.size()));
@@ -141,17 +142,17 @@ class MpiProcesses final : public Processes {
     });
   }
 
-  void ShareSlices(std::span<float> total) override {
+  void ShareSlices(std::span<const Slice> slices, std::span<float> total) override {
     const StepScope part(StepPart::kCommunication);
-    ForPieces(total.size(), [&](std::size_t first, std::size_t length) {
-      const Slice own = PieceOf(rank_, first, length, total.size());
+    ForPieces(slices, [&](std::size_t first, std::size_t length) {
+      const Slice own = PieceOf(slices, rank_, first, length);
       std::copy_n(total.begin() + static_cast<std::ptrdiff_t>(own.first), own.size(),
                   sent_.begin());
       const int count = static_cast<int>(length);
       MPI_Allgather(sent_.data(), count, MPI_FLOAT, received_.data(), count, MPI_FLOAT,
                     MPI_COMM_WORLD);
       for (int r = 0; r < size_; ++r) {
-        const Slice piece = PieceOf(r, first, length, total.size());
+        const Slice piece = PieceOf(slices, r, first, length);
         std::copy_n(received_.begin() + Place(r, length), piece.size(),
                     total.begin() + static_cast<std::ptrdiff_t>(piece.first));
       }
@@ -181,24 +182,25 @@ class MpiProcesses final : public Processes {
   }
 
  private:
-  // Calls act(first, length) for the elements first to first + length of all slices of `count`
-  // elements, with room for that many of each process in sent_ and received_.
+  // Calls act(first, length) for the elements first to first + length of all slices, with room for
+  // that many of each process in sent_ and received_.
   template <class Act>
-  void ForPieces(std::size_t count, const Act& act) {
-    const auto processes = static_cast<std::size_t>(size_);
-    const std::size_t slice = SliceLength(count, size_);
-    const std::size_t most = std::max<std::size_t>(1, kPieceFloats / processes);
-    const std::size_t room = std::min(most, slice) * processes;
+  void ForPieces(std::span<const Slice> slices, const Act& act) {
+    std::size_t longest = 0;
+    for (const Slice& slice : slices) longest = std::max(longest, slice.size());
+    const std::size_t most = std::max<std::size_t>(1, kPieceFloats / slices.size());
+    const std::size_t room = std::min(most, longest) * slices.size();
     sent_.resize(std::max(sent_.size(), room));
     received_.resize(std::max(received_.size(), room));
-    for (std::size_t first = 0; first < slice; first += most) {
-      act(first, std::min(most, slice - first));
+    for (std::size_t first = 0; first < longest; first += most) {
+      act(first, std::min(most, longest - first));
     }
   }
 
   // The elements first to first + length of the slice of `rank`, as far as the slice goes.
-  Slice PieceOf(int rank, std::size_t first, std::size_t length, std::size_t count) const {
-    const Slice slice = SliceOf(count, rank, size_);
+  static Slice PieceOf(std::span<const Slice> slices, int rank, std::size_t first,
+                       std::size_t length) {
+    const Slice& slice = slices[static_cast<std::size_t>(rank)];
     const std::size_t begin = std::min(slice.end, slice.first + first);
     return {begin, std::min(slice.end, begin + length)};
   }

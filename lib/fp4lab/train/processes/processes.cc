@@ -14,7 +14,7 @@ class OneProcess final : public Processes {
   int Rank() const override { return 0; }
   int Size() const override { return 1; }
   void AddInOrder(std::span<const float> x, std::span<float> total) override { AddTo(x, total); }
-  void ShareSlices(std::span<float> /*total*/) override {}
+  void ShareSlices(std::span<const Slice> /*slices*/, std::span<float> /*total*/) override {}
   std::vector<double> Gather(std::span<const double> own) override {
     return {own.begin(), own.end()};
   }
@@ -24,14 +24,15 @@ class OneProcess final : public Processes {
 
 }  // namespace
 
-std::size_t SliceLength(std::size_t count, int size) {
-  return DivideUp(count, static_cast<std::size_t>(size));
-}
-
-Slice SliceOf(std::size_t count, int rank, int size) {
-  const std::size_t length = SliceLength(count, size);
-  const std::size_t first = std::min(count, static_cast<std::size_t>(rank) * length);
-  return {first, std::min(count, first + length)};
+std::vector<Slice> SlicesOf(std::size_t count, int size) {
+  const std::size_t length = DivideUp(count, static_cast<std::size_t>(size));
+  std::vector<Slice> slices;
+  for (std::size_t first = 0; slices.size() < static_cast<std::size_t>(size);) {
+    const std::size_t end = std::min(count, first + length);
+    slices.push_back({first, end});
+    first = end;
+  }
+  return slices;
 }
 
 void AddTo(std::span<const float> x, std::span<float> total) {

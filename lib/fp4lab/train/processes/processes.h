@@ -15,6 +15,15 @@
 
 namespace fp4lab {
 
+// Elements first to end of `count`.
+struct Slice {
+  std::size_t first = 0, end = 0;
+  std::size_t size() const { return end - first; }
+};
+// `count` elements in `size` slices, one after the other. All have the same size, but for the last
+// ones.
+std::vector<Slice> SlicesOf(std::size_t count, int size);
+
 // Every process makes the same calls, with spans of the same sizes, in the same order.
 class Processes {
  public:
@@ -23,11 +32,11 @@ class Processes {
   virtual int Rank() const = 0;
   virtual int Size() const = 0;
 
-  // Adds the x of all processes to this process's slice of `total` (SliceOf), in the order of
+  // Adds the x of all processes to this process's slice of `total` (SlicesOf), in the order of
   // ranks: total[i] = ((total[i] + x[i] of rank 0) + x[i] of rank 1) + ...
   virtual void AddInOrder(std::span<const float> x, std::span<float> total) = 0;
-  // Gives each process the other processes' slices of `total`.
-  virtual void ShareSlices(std::span<float> total) = 0;
+  // Gives each process the other processes' slices of `total`; slices[r] is that of rank r.
+  virtual void ShareSlices(std::span<const Slice> slices, std::span<float> total) = 0;
   // The numbers of all processes, those of rank 0 first.
   virtual std::vector<double> Gather(std::span<const double> own) = 0;
   // x = the maximum over all processes, element by element. x has no NaN.
@@ -35,16 +44,6 @@ class Processes {
   // Whether `said` is true in any process.
   virtual bool Any(bool said) = 0;
 };
-
-// Elements first to end of `count`.
-struct Slice {
-  std::size_t first = 0, end = 0;
-  std::size_t size() const { return end - first; }
-};
-// The slice of `count` elements that process `rank` of `size` adds up. All slices have SliceLength
-// elements, but for the last ones.
-std::size_t SliceLength(std::size_t count, int size);
-Slice SliceOf(std::size_t count, int rank, int size);
 
 // total[i] += x[i].
 void AddTo(std::span<const float> x, std::span<float> total);
