@@ -84,11 +84,12 @@ TEST_CASE("Every Hadamard transform on the GPU, forth and back, is the CPU's", "
   }
 }
 
-// Numbers whose exponents are spread over `binades`.
-std::vector<float> Spread(std::size_t size, int binades) {
+// Numbers whose exponents are spread over `binades` below `exponent`.
+std::vector<float> Spread(std::size_t size, int binades, int exponent = 0) {
   std::vector<float> x = Normal(7, size);
   for (std::size_t i = 0; i < size; ++i) {
-    x[i] = std::ldexp(x[i], -static_cast<int>(i * 37 % static_cast<std::size_t>(binades)));
+    const auto lower = static_cast<int>(i * 37 % static_cast<std::size_t>(binades));
+    x[i] = std::ldexp(x[i], exponent - lower);
   }
   return RoundedTo<Bf16>(std::move(x));
 }
@@ -96,10 +97,13 @@ std::vector<float> Spread(std::size_t size, int binades) {
 TEST_CASE("Transforms of numbers of few and of many binades are the CPU's", "[gpu][recipes]") {
   if (NoGpu()) return;
   for (const int binades : {1, 6, 9, 12, 20, 26, 31, 36, 40, 44, 60, 76, 120}) {
-    for (const Place& place : {Place{7, 128, false}, {128, 24, true}}) {
-      for (const int size : {16, 32, 64, 128}) {
-        CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place,
-                             Spread(place.rows * place.cols, binades));
+    for (const int exponent : {0, -30, -64, -80, -100, -115, -122, -128}) {
+      for (const Place& place : {Place{7, 128, false}, {128, 24, true}}) {
+        const std::vector<float> x = Spread(place.rows * place.cols, binades, exponent);
+        for (const int size : {16, 32, 64, 128}) {
+          CAPTURE(binades, exponent);
+          CheckTransform<Bf16>({size, RandomHadamardSigns(kRandom)}, place, x);
+        }
       }
     }
   }

@@ -16,14 +16,25 @@ namespace fp4lab {
 // An exact sum of up to 2^20 BF16 values: a two's-complement number in base 2^32, unit 2^-133.
 class ExactBf16Sum {
  public:
-  constexpr void Add(float bf16) {
+  static constexpr std::size_t kDigits = 10;
+
+  // A value is value * 2^(32 digit - 133).
+  struct Term {
+    std::size_t digit;
+    std::int64_t value;
+  };
+  static constexpr Term TermOf(float bf16) {
     const std::uint32_t u = std::bit_cast<std::uint32_t>(bf16);
     const std::uint32_t e = (u >> 23) & 0xFF;
     const std::int64_t significand = ((u >> 16) & 0x7F) | (e > 0 ? 0x80 : 0);
     const std::uint32_t shift = e > 0 ? e - 1 : 0;  // value = significand * 2^(shift - 133)
     const std::int64_t term = significand << (shift % 32);
-    digits_[shift / 32] += (u >> 31) != 0 ? -term : term;
+    return {shift / 32, (u >> 31) != 0 ? -term : term};
   }
+
+  constexpr void Add(float bf16) { Add(TermOf(bf16)); }
+  // `term`: that of one value, or the sum of those of several with one digit.
+  constexpr void Add(const Term& term) { digits_[term.digit] += term.value; }
 
   // The sum times 2^scale, rounded once to binary32 (RNE); zero is +0.
   constexpr float Round(int scale) const {
@@ -37,33 +48,26 @@ class ExactBf16Sum {
     std::size_t top = kDigits;
     while (top > 0 && d[top - 1] == 0) --top;
     if (top == 0) return 0.0f;
-    // The leading 50 bits and a sticky bit for all bits below them. The 51 bits are exact in
+    // The leading 52 bits and a sticky bit for all bits below them. The 53 bits are exact in
     // binary64 and round to 24 bits as the whole sum does, so that the cast is the only rounding.
-    const int length = static_cast<int>(top - 1) * 32 + std::bit_width(Digit(d, top - 1));
-    std::uint64_t lead = 0;
-    bool sticky = false;
-    for (int bit = length - 1; bit >= 0; --bit) {
-      const bool one = (Digit(d, static_cast<std::size_t>(bit) / 32) >> (bit % 32) & 1) != 0;
-      if (bit >= length - 50) {
-        lead = lead << 1 | (one ? 1u : 0u);
-      } else {
-        sticky = sticky || one;
-      }
-    }
-    const int low = length > 50 ? length - 50 : 0;
-    const double magnitude =
-        static_cast<double>(lead << 1 | (sticky ? 1u : 0u)) * PowerOfTwo(low - 1 - 133 + scale);
+    const auto digit = [&](std::size_t below) {
+      return top > below ? static_cast<std::uint64_t>(d[top - 1 - below]) : 0;
+    };
+    const std::uint64_t two = digit(0) << 32 | digit(1);
+    const int shift = std::countl_zero(static_cast<std::uint32_t>(digit(0)));
+    const std::uint64_t third = digit(2) << shift;
+    const std::uint64_t lead = two << shift | third >> 32;
+    bool sticky = (lead & 0xFFF) != 0 || (third & 0xFFFFFFFF) != 0;
+    for (std::size_t i = 0; i + 3 < top; ++i) sticky = sticky || d[i] != 0;
+    const int low = static_cast<int>(top) * 32 - 64 - shift + 12;  // of the 52 bits
+    const double magnitude = static_cast<double>(lead >> 12 << 1 | (sticky ? 1u : 0u)) *
+                             PowerOfTwo(low - 1 - 133 + scale);
     return static_cast<float>(negative ? -magnitude : magnitude);
   }
 
  private:
-  static constexpr std::size_t kDigits = 10;
-
   static constexpr double PowerOfTwo(int exponent) {
     return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
-  }
-  static constexpr std::uint32_t Digit(const std::array<std::int64_t, kDigits>& d, std::size_t i) {
-    return static_cast<std::uint32_t>(d[i]);
   }
   // Propagates carries upwards, so that digits are in [0, 2^32). Returns the carry out of the top
   // digit, which is negative if the number is negative.
@@ -80,6 +84,13 @@ class ExactBf16Sum {
 
   std::array<std::int64_t, kDigits> digits_{};
 };
+
+// The output of a group of `size` whose sum, with the signs of this output, is `sum`, before the
+// rounding to BF16.
+constexpr float HadamardOutputOf(int size, const ExactBf16Sum& sum) {
+  if (HasExactHadamardFactor(size)) return sum.Round(-HadamardStages(size) / 2);
+  return sum.Round(0) * HadamardFactor(size);
+}
 
 // Output y_j of one group of `size` BF16 values, before the rounding to BF16. value(k) returns
 // element k with the transform's sign.
@@ -100,8 +111,7 @@ constexpr float ExactHadamardOutput(int size, int j, const Value& value) {
   if (nan || (plus && minus)) return std::numeric_limits<float>::quiet_NaN();
   if (plus) return std::numeric_limits<float>::infinity();
   if (minus) return -std::numeric_limits<float>::infinity();
-  if (HasExactHadamardFactor(size)) return sum.Round(-HadamardStages(size) / 2);
-  return sum.Round(0) * HadamardFactor(size);
+  return HadamardOutputOf(size, sum);
 }
 
 }  // namespace fp4lab

@@ -7,7 +7,7 @@
 // is exact, in any order, if all terms are multiples of a number that is 2^-24 of a bound of all
 // partial sums. The numbers of a chunk that span too many binades are added in parts by magnitude,
 // each with exact sums. What lies far below a chunk's largest numbers seldom changes an output; so
-// few chunks need more than two parts.
+// few chunks need more than two parts. Those are summed again, in integers.
 #pragma once
 
 #include "fp4lab/cuda/device/bf16_words.cuh"
@@ -73,8 +73,8 @@ __device__ void ForSums(const Act& act) {
 }
 
 // How the sums of a chunk are made: of all numbers; of two parts by magnitude; of two parts, the
-// second of which is not exact, for outputs that its error does not change; or by WideOutputs.
-enum class Way : std::uint8_t { kOne, kTwo, kChecked, kWide };
+// second of which is not exact, if its error changes no output; or by ExactOutputs.
+enum class Way : std::uint8_t { kOne, kTwo, kChecked, kExact };
 struct ChunkPlan {
   Way way;
   std::uint32_t high, low;  // the exponent fields of the largest and the smallest magnitude but 0
@@ -96,7 +96,7 @@ __device__ std::uint32_t LeastOfPart(std::uint32_t high, std::uint32_t part) {
 template <int kSize>
 __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
   if (most == 0) return {Way::kOne, 0, 0};
-  ChunkPlan plan{Way::kWide, most >> 7, least >> 7};
+  ChunkPlan plan{Way::kExact, most >> 7, least >> 7};
   if (plan.high >= 254 - HadamardStages(kSize)) return plan;  // sums may overflow
   const bool normal = plan.low > 16;                          // no sum is a subnormal number
   if (normal && plan.Binades() <= kBinades<kSize>) {
@@ -191,41 +191,28 @@ __device__ T OfOutputs(T own, unsigned i) {
   return __shfl_sync(kAllLanes, own, static_cast<int>(8 * (threadIdx.x % 4) + 4 * i));
 }
 
-// Outputs of sums that are known within bounds: bounds(q, i) is the least possible sum and the
-// largest, each rounded to binary32. Returns whether both give the same outputs of this lane.
-template <class Bounds>
-__device__ bool RoundBounds(const Bounds& bounds, float factor, Outputs& outputs) {
-  std::uint32_t different = 0;
-#pragma unroll
-  for (unsigned w = 0; w < kChunk / 8; ++w) {
-    const float2 low = bounds(w / 2, w % 2 * 2), high = bounds(w / 2, w % 2 * 2 + 1);
-    outputs[w] = OutputPair(low.x, high.x, factor);
-    different |= outputs[w] ^ OutputPair(low.y, high.y, factor);
-  }
-  return different == 0;
+// The chunks of a warp, a bit for each, some of whose outputs are not certain. `different`: the
+// lane's outputs, two in a word, differ at these bits within their errors.
+__device__ inline std::uint32_t UncertainChunks(const ChunkPlan& plan, std::uint32_t different) {
+  const unsigned lane = threadIdx.x % 32;
+  const bool first = (different & 0xFFFFu) != 0, second = different > 0xFFFFu;
+  std::uint32_t chunks = plan.way == Way::kExact ? 1u << lane / 4 : 0u;
+  chunks |= (first ? 1u : 0u) << 2 * (lane % 4) | (second ? 2u : 0u) << 2 * (lane % 4);
+  return __reduce_or_sync(kAllLanes, chunks);
 }
 
-// Outputs of sums with errors of at most error(q, i). Returns whether these change no output of the
-// warp. An output that is certain is at least 2^7 times as large as the error.
-template <int kSize, class Error>
-__device__ bool RoundCheckedSums(const ChunkSums& y, const Error& error, Outputs& outputs) {
-  const auto bounds = [&](unsigned q, unsigned i) {
-    const float e = error(q, i);
-    return float2{y[q][i] - e, y[q][i] + e};
-  };
-  return __all_sync(kAllLanes, RoundBounds(bounds, HadamardFactor(kSize), outputs));
-}
-
-// Outputs in at most two parts. `way`: the last of the warp's chunks' ways. Returns whether all of
-// the warp's outputs are certain.
+// Outputs in at most two parts. `way`: the last of the warp's chunks' ways. Returns the chunks,
+// a bit for each, that need ExactOutputs. An output that is certain is at least 2^7 times as large
+// as its error.
 template <int kSize>
-__device__ bool OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, Way way,
-                             Numbers& numbers, Outputs& outputs) {
+__device__ std::uint32_t OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, Way way,
+                                      Numbers& numbers, Outputs& outputs) {
+  constexpr float kFactor = HadamardFactor(kSize);
   ChunkSums y;
   SumsOfTwo<kSize>(matrix, plan, way == Way::kOne, numbers, y);
-  if (way != Way::kChecked) {
-    RoundSums(y, HadamardFactor(kSize), outputs);
-    return true;
+  if (way < Way::kChecked) {
+    RoundSums(y, kFactor, outputs);
+    return 0;
   }
   const float own = plan.way == Way::kChecked ? ErrorOfParts<kSize, 2>(plan.high) : 0.0f;
   float errors[2], relative[2];  // `relative`: the last addition's
@@ -234,168 +221,75 @@ __device__ bool OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, Way
     errors[i] = OfOutputs(own, i);
     relative[i] = errors[i] > 0.0f ? 0x1p-24f : 0.0f;
   }
-  return RoundCheckedSums<kSize>(
-      y,
-      [&](unsigned q, unsigned i) {
-        return __fmaf_rn(fabsf(y[q][i]), relative[i % 2], errors[i % 2]);
-      },
-      outputs);
-}
-
-// a + b, rounded, and what the rounding loses (Knuth's TwoSum).
-template <class T>
-struct SumAndError {
-  T sum, error;
-};
-template <class T>
-__device__ SumAndError<T> TwoSum(T a, T b) {
-  const T sum = a + b, other = sum - a;
-  return {sum, (a - (sum - other)) + (b - other)};
-}
-
-// Outputs in three parts; chunks of Way::kChecked must have high > 64. Returns as OutputsOfTwo.
-template <int kSize>
-__device__ bool OutputsOfThree(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                               Outputs& outputs) {
-  Numbers part;
-  ChunkSums y, lower;
-  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
-  SumsOf<kSize>(matrix, part, y);
-  Split(LeastOfPart<kSize>(plan.high, 1), numbers, part);
-  SumsOf<kSize>(matrix, part, lower);
-  ForSums([&](unsigned q, unsigned i) {
-    const auto [sum, error] = TwoSum(y[q][i], lower[q][i]);
-    y[q][i] = sum;
-    lower[q][i] = error;
-  });
-  {
-    ChunkSums least;
-    SumsOf<kSize>(matrix, numbers, least);
-    ForSums([&](unsigned q, unsigned i) {
-      const auto [sum, error] = TwoSum(y[q][i], lower[q][i] + least[q][i]);
-      y[q][i] = sum;
-      lower[q][i] = error;
-    });
-  }
-  // Twice the bound: the inner sum errs by less than the third part.
-  const float own = plan.way == Way::kChecked ? 2.0f * ErrorOfParts<kSize, 3>(plan.high) : 0.0f;
-  const float errors[2] = {OfOutputs(own, 0), OfOutputs(own, 1)};
-  return RoundCheckedSums<kSize>(
-      y, [&](unsigned q, unsigned i) { return fabsf(lower[q][i]) + errors[i % 2]; }, outputs);
-}
-
-// high + low + x, rounded to binary64 in two numbers. Exact for sums of fewer than 106 bits.
-__device__ inline void AddTo(double& high, double& low, double x) {
-  const auto [sum, error] = TwoSum(high, x);
-  low += error;
-  high = sum + low;
-  low = low - (high - sum);
-}
-// (high + low) * scale, a power of 2, rounded once to binary32.
-__device__ inline float RoundedOnce(double high, double low, double scale) {
-  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(high));
-  // To odd: then the cast rounds as if it saw all bits.
-  const bool moves = low != 0.0 && bits % 2 == 0;
-  const std::uint64_t odd = (low < 0.0) == (high < 0.0) ? bits + 1 : bits - 1;
-  return static_cast<float>(__longlong_as_double(static_cast<long long>(moves ? odd : bits)) *
-                            scale);
-}
-
-// Outputs of chunks of any numbers. Parts by magnitude are added in pairs of binary64, from the
-// largest on, until the numbers that are left change no output of the warp; at most some 80
-// binades. Returns whether the outputs of this lane are certain.
-template <int kSize>
-__device__ bool WideOutputs(const FragmentA& matrix, const ChunkPlan& plan, Numbers& numbers,
-                            Outputs& outputs) {
-  constexpr unsigned kShift = 64;  // takes numbers away from subnormals and overflow
-  constexpr std::uint32_t kFirstParts = 4, kMostParts = 80 / kBinades<kSize>;
-  const bool raises = plan.high <= 96, lowers = plan.high >= 200;
-  const __nv_bfloat162 shift = cuda::PairOf(raises ? 0x1p64f : lowers ? 0x1p-64f : 1.0f);
+  std::uint32_t different = 0;
 #pragma unroll
-  for (unsigned i = 0; i < 2 * kProducts; ++i) {
-    std::uint32_t& number = numbers[i / 2][i % 2];
-    number = AsWord(__hmul2(AsPair(number), shift));
+  for (unsigned w = 0; w < kChunk / 8; ++w) {
+    const float a = y[w / 2][w % 2 * 2], b = y[w / 2][w % 2 * 2 + 1];
+    const float a_error = __fmaf_rn(fabsf(a), relative[0], errors[0]);
+    const float b_error = __fmaf_rn(fabsf(b), relative[1], errors[1]);
+    outputs[w] = OutputPair(a - a_error, b - b_error, kFactor);
+    different |= outputs[w] ^ OutputPair(a + a_error, b + b_error, kFactor);
   }
-  const std::uint32_t high = plan.high + (raises ? kShift : 0) - (lowers ? kShift : 0);
-  const double back = raises ? 0x1p-64 : lowers ? 0x1p64 : 1.0;
-  const double factor = HasExactHadamardFactor(kSize) ? HadamardFactor(kSize) : 1.0f;
-  std::uint32_t highs[2], binades[2];  // of the chunks of this lane's outputs
-  double scales[2];
+  return UncertainChunks(plan, different);
+}
+
+// y[j] = output 4 lane + j of a chunk, of exact sums (ExactBf16Sum), before the rounding to BF16.
+// number(k): the chunk's number k with its sign. Digits of the sums are transformed one after the
+// other: they have no carries yet.
+template <int kSize, class Number>
+__device__ void ExactOutputs(const Number& number, float (&y)[4]) {
+  const unsigned lane = threadIdx.x % 32, first = 4 * lane;
+  ExactBf16Sum::Term terms[4];
+  ExactBf16Sum sums[4];
   bool finite = true;
+  std::uint32_t lowest = ExactBf16Sum::kDigits, highest = 0;
 #pragma unroll
-  for (unsigned i = 0; i < 2; ++i) {
-    highs[i] = OfOutputs(high, i);
-    binades[i] = OfOutputs(plan.Binades(), i);
-    scales[i] = factor * OfOutputs(back, i);
-    if (OfOutputs(plan.high, i) == 255) finite = false;
+  for (unsigned j = 0; j < 4; ++j) {
+    const float x = number(first + j);
+    finite = finite && isfinite(x);
+    terms[j] = ExactBf16Sum::TermOf(x);
+    lowest = min(lowest, static_cast<std::uint32_t>(terms[j].digit));
+    highest = max(highest, static_cast<std::uint32_t>(terms[j].digit));
   }
-  const std::uint32_t most = __reduce_max_sync(kAllLanes, plan.Binades());
-  double upper[kProducts * 4] = {}, lower[kProducts * 4] = {};
+  if (!__all_sync(kAllLanes, finite)) {
+    const unsigned group = first / kSize * kSize;
+    const auto of_group = [&](int k) { return number(group + static_cast<unsigned>(k)); };
 #pragma unroll 1
-  for (std::uint32_t part = 0;; ++part) {
-    const std::uint32_t added = (part + 1) * kBinades<kSize>;
-    const bool is_last = added >= most || part + 1 == kMostParts;
-    Numbers of_part;  // a chunk's last part has its subnormal numbers, too
-    Split(added >= plan.Binades() ? 0 : LeastOfPart<kSize>(high, part), numbers, of_part);
-    ChunkSums sums;
-    SumsOf<kSize>(matrix, of_part, sums);
-#pragma unroll
-    for (unsigned i = 0; i < kProducts * 4; ++i) AddTo(upper[i], lower[i], sums[i / 4][i % 4]);
-    if (!is_last && part + 1 != kFirstParts) continue;
-
-    double errors[2];  // bounds of the sums of what is left
-#pragma unroll
-    for (unsigned i = 0; i < 2; ++i) {
-      const std::uint32_t exponent = 1023 - 127 + 1 + HadamardStages(kSize) + highs[i] - added;
-      errors[i] = added >= binades[i] ? 0.0 : __hiloint2double(static_cast<int>(exponent << 20), 0);
+    for (unsigned j = 0; j < 4; ++j) {
+      y[j] = ExactHadamardOutput(kSize, static_cast<int>(first + j - group), of_group);
     }
-    const auto bounds = [&](unsigned q, unsigned i) {
-      const double sum = upper[4 * q + i], scale = scales[i % 2];
-      if (errors[i % 2] == 0.0) {
-        const float rounded = RoundedOnce(sum, lower[4 * q + i], scale);
-        return float2{rounded, rounded};
-      }
-      const double error = errors[i % 2] + fabs(sum) * 0x1p-51;
-      return float2{static_cast<float>((sum - error) * scale),
-                    static_cast<float>((sum + error) * scale)};
-    };
-    constexpr float kLeft = HasExactHadamardFactor(kSize) ? 1.0f : HadamardFactor(kSize);
-    const bool certain = RoundBounds(bounds, kLeft, outputs) && finite;
-    if (is_last || __all_sync(kAllLanes, certain || !finite)) return certain;
+    return;
   }
-}
-
-// A chunk in memory, for sums that no product makes: element k < length, times `decode` and rounded
-// to BF16, with its sign.
-struct SignedChunk {
-  const Bf16* first;
-  std::size_t stride;
-  unsigned length;  // a multiple of the groups' size
-  HadamardSigns signs;
-  float decode;
-
-  __device__ float operator()(unsigned k) const {
-    const float value = RoundToBf16(__bfloat162float(first[stride * k]) * decode);
-    const std::uint32_t sign = signs.Negates(static_cast<int>(k)) ? 0x80000000u : 0u;
-    return __uint_as_float(__float_as_uint(value) ^ sign);
-  }
-};
-// words[i], i < kChunk / 8: outputs 8 i + `place` of two chunks, or 0 beyond their length.
-template <int kSize>
-__device__ __noinline__ void ExactOutputs(const SignedChunk& low, const SignedChunk& high,
-                                          unsigned place, std::uint32_t* words) {
-  const auto output = [](const SignedChunk& chunk, unsigned at) {
-    if (at >= chunk.length) return 0u;
-    const unsigned first = at / kSize * kSize;
-    const float y = ExactHadamardOutput(kSize, static_cast<int>(at - first), [&](int k) {
-      return chunk(first + static_cast<unsigned>(k));
-    });
-    return __float_as_uint(RoundToBf16(y)) >> 16;
-  };
+  lowest = __reduce_min_sync(kAllLanes, lowest);
+  highest = __reduce_max_sync(kAllLanes, highest);
 #pragma unroll 1
-  for (unsigned i = 0; i < kChunk / 8; ++i) {
-    words[i] = output(low, 8 * i + place) | output(high, 8 * i + place) << 16;
+  for (std::uint32_t digit = lowest; digit <= highest; ++digit) {
+    std::int64_t v[4];
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) v[j] = terms[j].digit == digit ? terms[j].value : 0;
+#pragma unroll
+    for (unsigned bit = 1; bit < 4; bit *= 2) {
+#pragma unroll
+      for (unsigned j = 0; j < 4; ++j) {
+        if ((j & bit) != 0) continue;
+        const std::int64_t a = v[j], b = v[j | bit];
+        v[j] = a + b;
+        v[j | bit] = a - b;
+      }
+    }
+#pragma unroll 1
+    for (unsigned bit = 1; bit < kSize / 4; bit *= 2) {
+#pragma unroll
+      for (unsigned j = 0; j < 4; ++j) {
+        const std::int64_t other = __shfl_xor_sync(kAllLanes, v[j], static_cast<int>(bit));
+        v[j] = other + ((lane & bit) != 0 ? -v[j] : v[j]);
+      }
+    }
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) sums[j].Add({digit, v[j]});
   }
+#pragma unroll 1
+  for (unsigned j = 0; j < 4; ++j) y[j] = HadamardOutputOf(kSize, sums[j]);
 }
 
 // The largest magnitude of many BF16 numbers; NaN is passed over.

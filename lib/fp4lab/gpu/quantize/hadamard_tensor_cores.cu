@@ -67,12 +67,10 @@ struct DownColumns {
   static __device__ std::size_t Step(const Job& job, unsigned lines) {
     return std::size_t{job.cols} * lines;
   }
-  __device__ SignedChunk Chunk(const Job& job, unsigned chunk, float decode) const {
-    const bool exists = left + chunk < job.cols;
-    return {job.x + PlaceOf(job, 0, 0) + chunk, job.cols, exists ? min(job.rows - top, kChunk) : 0,
-            job.before, decode};
-  }
 
+  static __device__ unsigned PlaceOfNumber(unsigned chunk, unsigned k) {
+    return PlaceOfPiece<kPiecesOfLine>(k, chunk / kPieceSize) + chunk % kPieceSize;
+  }
   // Where numbers 32 i to 32 i + 31 of chunks 8 n to 8 n + 7 lie for LoadMatrices.
   static __device__ unsigned Place(unsigned n) {
     return PlaceOfPiece<kPiecesOfLine>(threadIdx.x % 32, n);
@@ -85,6 +83,9 @@ struct DownColumns {
   }
   static __device__ void Store(std::uint32_t address, const std::uint32_t (&words)[4]) {
     StoreMatrices(address, words);
+  }
+  static __device__ void LoadOutputs(std::uint32_t address, std::uint32_t (&words)[4]) {
+    LoadMatrices(address, words);
   }
 };
 
@@ -101,12 +102,10 @@ struct AlongRows {
     return first + line * kChunk + piece * kPieceSize;
   }
   static __device__ std::size_t Step(const Job&, unsigned lines) { return lines * kChunk; }
-  __device__ SignedChunk Chunk(const Job& job, unsigned chunk, float decode) const {
-    const std::size_t begin = first + chunk * kChunk, end = std::size_t{job.rows} * job.cols;
-    const std::size_t length = begin < end ? min(end - begin, std::size_t{kChunk}) : 0;
-    return {job.x + begin, 1, static_cast<unsigned>(length), job.before, decode};
-  }
 
+  static __device__ unsigned PlaceOfNumber(unsigned chunk, unsigned k) {
+    return PlaceOfPiece<kPiecesOfLine>(chunk, k / kPieceSize) + k % kPieceSize;
+  }
   static __device__ unsigned Place(unsigned n) {
     return PlaceOfPiece<kPiecesOfLine>(n * 8 + threadIdx.x % 8, threadIdx.x % 32 / 8);
   }
@@ -116,6 +115,9 @@ struct AlongRows {
   }
   static __device__ void Store(std::uint32_t address, const std::uint32_t (&words)[4]) {
     StoreMatricesTransposed(address, words);
+  }
+  static __device__ void LoadOutputs(std::uint32_t address, std::uint32_t (&words)[4]) {
+    LoadMatricesTransposed(address, words);
   }
 };
 
@@ -162,35 +164,46 @@ __device__ void StoreOutputs(const Job& job, Bf16* tile, unsigned place, Outputs
   }
 }
 
-// Transforms chunks 8 n to 8 n + 7 of a tile, whatever their numbers. Out of line, and from shared
-// memory to shared memory: that takes many registers.
-template <int kSize, class Layout, bool kDecodes>
-__device__ __noinline__ LargestOutput TransformAnyChunks(const Job& job, const Layout& layout,
-                                                         Bf16* tile, unsigned n,
-                                                         std::uint32_t signs, float decode) {
-  const unsigned place = Layout::Place(n), of_four = threadIdx.x % 4;
-  const FragmentA matrix = SignsOfProducts();
-  Numbers numbers;
-  Outputs outputs;
-  const auto load = [&] {
-    return LoadNumbers<kSize, Layout, kDecodes>(tile, place, signs, decode, numbers);
-  };
-  const ChunkPlan plan = load();
-  const bool takes_three =
-      plan.way < Way::kChecked || (plan.way == Way::kChecked && plan.high > 64);
-  if (!__all_sync(kAllLanes, takes_three) ||
-      !OutputsOfThree<kSize>(matrix, plan, numbers, outputs)) {
-    load();
-    if (!WideOutputs<kSize>(matrix, plan, numbers, outputs)) {
-      const unsigned chunk = 8 * n + 2 * of_four;
-      ExactOutputs<kSize>(layout.Chunk(job, chunk, decode), layout.Chunk(job, chunk + 1, decode),
-                          threadIdx.x % 32 / 4, outputs);
+// Puts outputs of exact sums in the place of the numbers of some of the chunks 8 n to 8 n + 7 of a
+// tile, a bit of `chunks` for each, before the signs after the transform.
+template <int kSize, class Layout>
+__device__ __noinline__ void TransformExactly(const HadamardSigns& before, Bf16* tile, unsigned n,
+                                              std::uint32_t chunks, float decode) {
+#pragma unroll 1
+  for (; chunks != 0; chunks &= chunks - 1) {
+    const unsigned chunk = 8 * n + static_cast<unsigned>(__ffs(static_cast<int>(chunks))) - 1;
+    const auto number = [&](unsigned k) {
+      const float x = __bfloat162float(tile[Layout::PlaceOfNumber(chunk, k)]);
+      const std::uint32_t sign = before.Negates(static_cast<int>(k)) ? 0x80000000u : 0u;
+      return __uint_as_float(__float_as_uint(RoundToBf16(x * decode)) ^ sign);
+    };
+    float y[4];
+    ExactOutputs<kSize>(number, y);
+    __syncwarp();  // all numbers have been read
+#pragma unroll
+    for (unsigned j = 0; j < 4; ++j) {
+      tile[Layout::PlaceOfNumber(chunk, 4 * (threadIdx.x % 32) + j)] = __float2bfloat16_rn(y[j]);
     }
   }
   __syncwarp();
-  LargestOutput largest;
-  StoreOutputs<Layout>(job, tile, place, outputs, &largest);
-  return largest;
+}
+
+// Replaces the outputs of the chunks of TransformExactly by those of the tile.
+template <class Layout>
+__device__ void TakeOutputs(const Bf16* tile, unsigned place, std::uint32_t chunks,
+                            Outputs& outputs) {
+  const std::uint32_t own = chunks >> 2 * (threadIdx.x % 4);  // this lane's two
+  const std::uint32_t taken =
+      ((own & 1u) != 0 ? 0xFFFFu : 0u) | ((own & 2u) != 0 ? 0xFFFF0000u : 0u);
+#pragma unroll
+  for (unsigned i = 0; i < 4; ++i) {
+    std::uint32_t words[4];
+    Layout::LoadOutputs(cuda::SharedAddress(tile + Layout::Next(place, i)), words);
+#pragma unroll
+    for (unsigned w = 0; w < 4; ++w) {
+      outputs[4 * i + w] = (outputs[4 * i + w] & ~taken) | (words[w] & taken);
+    }
+  }
 }
 
 // A thread block transforms tile after tile; the next one arrives in shared memory meanwhile.
@@ -242,14 +255,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfProcessor)
       const auto way =
           static_cast<Way>(__reduce_max_sync(kAllLanes, static_cast<unsigned>(plan.way)));
       Outputs outputs;
-      if (way != Way::kWide && OutputsOfTwo<kSize>(matrix, plan, way, numbers, outputs)) {
-        StoreOutputs<Layout>(job, tile, place, outputs, &largest);
-      } else {
-        largest.Add(
-            TransformAnyChunks<kSize, Layout, kDecodes>(job, layout, tile, n, signs, decode));
+      const std::uint32_t uncertain = OutputsOfTwo<kSize>(matrix, plan, way, numbers, outputs);
+      if (uncertain != 0) {
+        TransformExactly<kSize, Layout>(job.before, tile, n, uncertain, decode);
+        TakeOutputs<Layout>(tile, place, uncertain, outputs);
       }
+      StoreOutputs<Layout>(job, tile, place, outputs, &largest);
     }
-    __syncthreads();  // all outputs are in the tile, and exact sums have read whole chunks
+    __syncthreads();  // all outputs are in the tile
     Bf16* to = job.out + layout.PlaceOf(job, line, piece);
 #pragma unroll
     for (unsigned i = 0; i < Layout::kLines; i += kCopied) {
