@@ -39,28 +39,37 @@ class ExactBf16Sum {
   // The sum times 2^scale, rounded once to binary32 (RNE); zero is +0.
   constexpr float Round(int scale) const {
     std::array<std::int64_t, kDigits> d = digits_;
-    bool negative = false;
-    if (Normalise(&d) < 0) {
-      negative = true;
-      for (std::size_t i = 0; i < kDigits; ++i) d[i] = -digits_[i];
-      Normalise(&d);
+    const bool negative = Normalise(&d) < 0;
+    // The magnitude's highest digit but 0, the two below it, and whether any of the others has
+    // bits.
+    std::uint64_t lead[3] = {}, below[2] = {};
+    bool rest = false, any_below = false;
+    int top = -1;
+    std::uint64_t carry = negative ? 1 : 0;
+    for (std::size_t i = 0; i < kDigits; ++i) {
+      carry += static_cast<std::uint64_t>(d[i]) ^ (negative ? 0xFFFFFFFF : 0);
+      const std::uint64_t digit = carry & 0xFFFFFFFF;
+      carry >>= 32;
+      if (digit != 0) {
+        lead[0] = digit;
+        lead[1] = below[0];
+        lead[2] = below[1];
+        rest = any_below;
+        top = static_cast<int>(i);
+      }
+      any_below = any_below || below[1] != 0;
+      below[1] = below[0];
+      below[0] = digit;
     }
-    std::size_t top = kDigits;
-    while (top > 0 && d[top - 1] == 0) --top;
-    if (top == 0) return 0.0f;
+    if (top < 0) return 0.0f;
     // The leading 52 bits and a sticky bit for all bits below them. The 53 bits are exact in
     // binary64 and round to 24 bits as the whole sum does, so that the cast is the only rounding.
-    const auto digit = [&](std::size_t below) {
-      return top > below ? static_cast<std::uint64_t>(d[top - 1 - below]) : 0;
-    };
-    const std::uint64_t two = digit(0) << 32 | digit(1);
-    const int shift = std::countl_zero(static_cast<std::uint32_t>(digit(0)));
-    const std::uint64_t third = digit(2) << shift;
-    const std::uint64_t lead = two << shift | third >> 32;
-    bool sticky = (lead & 0xFFF) != 0 || (third & 0xFFFFFFFF) != 0;
-    for (std::size_t i = 0; i + 3 < top; ++i) sticky = sticky || d[i] != 0;
-    const int low = static_cast<int>(top) * 32 - 64 - shift + 12;  // of the 52 bits
-    const double magnitude = static_cast<double>(lead >> 12 << 1 | (sticky ? 1u : 0u)) *
+    const int shift = std::countl_zero(static_cast<std::uint32_t>(lead[0]));
+    const std::uint64_t third = lead[2] << shift;
+    const std::uint64_t bits = (lead[0] << 32 | lead[1]) << shift | third >> 32;
+    const bool sticky = rest || (bits & 0xFFF) != 0 || (third & 0xFFFFFFFF) != 0;
+    const int low = 32 * (top - 1) - shift + 12;  // the exponent of the 52 bits, in units
+    const double magnitude = static_cast<double>(bits >> 12 << 1 | (sticky ? 1u : 0u)) *
                              PowerOfTwo(low - 1 - 133 + scale);
     return static_cast<float>(negative ? -magnitude : magnitude);
   }

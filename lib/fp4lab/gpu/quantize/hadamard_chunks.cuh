@@ -85,11 +85,10 @@ struct ChunkPlan {
 template <int kSize>
 constexpr std::uint32_t kBinades = BinadesOfPart(kSize);
 
-// The least magnitude of part `part` of a chunk, as bits of BF16.
+// The least magnitude of the first part of a chunk, as bits of BF16.
 template <int kSize>
-__device__ std::uint32_t LeastOfPart(std::uint32_t high, std::uint32_t part) {
-  const std::uint32_t binades = kBinades<kSize> * (part + 1);
-  return high >= binades ? (high + 1 - binades) << 7 : 0u;
+__device__ std::uint32_t LeastOfFirstPart(std::uint32_t high) {
+  return high >= kBinades<kSize> ? (high + 1 - kBinades<kSize>) << 7 : 0u;
 }
 
 // `most`, `least`: the chunk's largest and smallest nonzero magnitude as bits of BF16.
@@ -109,10 +108,10 @@ __device__ ChunkPlan PlanOfChunk(std::uint32_t most, std::uint32_t least) {
   return plan;
 }
 
-// A bound of the error of a chunk's sums in kParts parts, if the last one has any binades.
-template <int kSize, unsigned kParts>
-__device__ float ErrorOfParts(std::uint32_t high) {
-  return __uint_as_float((high - BinadesAboveError(kSize, kParts)) << 23);
+// A bound of the error of a chunk's sums in two parts, if the second one has any binades.
+template <int kSize>
+__device__ float ErrorOfTwoParts(std::uint32_t high) {
+  return __uint_as_float((high - BinadesAboveError(kSize, 2)) << 23);
 }
 
 // The largest and the smallest nonzero magnitude of many BF16 numbers. The smallest is found less
@@ -162,7 +161,7 @@ __device__ void SumsOfTwo(const FragmentA& matrix, const ChunkPlan& plan, bool o
   if (one) return SumsOf<kSize>(matrix, numbers, y);
   Numbers part;
   ChunkSums lower;
-  Split(LeastOfPart<kSize>(plan.high, 0), numbers, part);
+  Split(LeastOfFirstPart<kSize>(plan.high), numbers, part);
   SumsOf<kSize>(matrix, part, y);
   SumsOf<kSize>(matrix, numbers, lower);
   ForSums([&](unsigned q, unsigned i) { y[q][i] = y[q][i] + lower[q][i]; });
@@ -214,7 +213,7 @@ __device__ std::uint32_t OutputsOfTwo(const FragmentA& matrix, const ChunkPlan& 
     RoundSums(y, kFactor, outputs);
     return 0;
   }
-  const float own = plan.way == Way::kChecked ? ErrorOfParts<kSize, 2>(plan.high) : 0.0f;
+  const float own = plan.way == Way::kChecked ? ErrorOfTwoParts<kSize>(plan.high) : 0.0f;
   float errors[2], relative[2];  // `relative`: the last addition's
 #pragma unroll
   for (unsigned i = 0; i < 2; ++i) {
@@ -248,6 +247,7 @@ __device__ void ExactOutputs(const Number& number, float (&y)[4]) {
     const float x = number(first + j);
     finite = finite && isfinite(x);
     terms[j] = ExactBf16Sum::TermOf(x);
+    if (terms[j].value == 0) continue;
     lowest = min(lowest, static_cast<std::uint32_t>(terms[j].digit));
     highest = max(highest, static_cast<std::uint32_t>(terms[j].digit));
   }
@@ -288,7 +288,7 @@ __device__ void ExactOutputs(const Number& number, float (&y)[4]) {
 #pragma unroll
     for (unsigned j = 0; j < 4; ++j) sums[j].Add({digit, v[j]});
   }
-#pragma unroll 1
+#pragma unroll
   for (unsigned j = 0; j < 4; ++j) y[j] = HadamardOutputOf(kSize, sums[j]);
 }
 
