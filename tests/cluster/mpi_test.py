@@ -211,6 +211,9 @@ def refusals():
     check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--seed", "2"], "seed: 1 here, 2 there")
     check_refused([MPIEXEC, "-n", "1", *one, ":", "-n", "1", *one, "--shard-optimizer"],
                   "shard_optimizer: false here, true there")
+    shards = [*one, "--shard-optimizer"]
+    check_refused([MPIEXEC, "-n", "1", *shards, ":", "-n", "1", *shards, "--set", "checkpoint_every=3"],
+                  "saves/checkpoint_every: 0 here, 3 there")
     check_refused(one, "the launcher says process 1 of 2, and the MPI library process 0 of 1",
                   {"RANK": "1", "WORLD_SIZE": "2"})
     check_refused(command(2, "--config", too_large_for_two(), "--out-dir", FOLDER / "refused"),

@@ -23,7 +23,7 @@ struct DeviceOptimizerNumbers {
 class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;
-  // Updates the parameters and states of one group.
+  // Updates the parameters and states of one group, or of a process's share of it.
   virtual void Update(const UpdateStep& step, const ParameterGroup& group,
                       const DeviceOptimizerNumbers& numbers) = 0;
 };

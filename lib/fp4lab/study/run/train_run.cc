@@ -89,6 +89,10 @@ World TrainRun::IdentifiedWorld(const std::string& where) const {
        content == nullptr
            ? 0
            : ReadCheckpointHeader(content->bytes(), folder_.Checkpoint().string()).step}};
+  if (world.shards_optimizer) {  // then all processes save at the same steps
+    world.identity["saves"] = {{"checkpoint_every", config_.checkpoint_every},
+                               {"checkpoint_minutes", config_.checkpoint_minutes}};
+  }
   return world;
 }
 

@@ -54,7 +54,7 @@ struct Optimizer {
   bool on_gpu = false;     // whether gpu/optimizer has its twin
   // Whether an update of a kMatrices group needs whole matrices, and not any of their elements.
   bool whole_matrices = false;
-  // Updates the parameters and states of one group.
+  // Updates the parameters and states of one group, or of a process's share of it (shares.h).
   void (*update)(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
                  const OptimizerNumbers& numbers) = nullptr;
 };
