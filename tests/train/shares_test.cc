@@ -36,7 +36,7 @@ TEST_CASE("Shares of processes are all parameters, and their groups those of the
         std::size_t end = 0;
         std::vector<std::size_t> sizes(layout.groups.size());
         for (int rank = 0; rank < size; ++rank) {
-          const OptimizerShares shares(Named(optimizer), layout.groups, rank, size);
+          const OptimizerShares shares(Named(optimizer), layout.groups, true, rank, size);
           CHECK(shares.AreSeveral() == (size > 1));
           REQUIRE(shares.Own().first == end);
           end = shares.Own().end;
@@ -69,8 +69,8 @@ TEST_CASE("AdamW's shares are equal, and Muon's differ by the matrices that they
   }
   for (const int size : kSizes) {
     const std::vector<Slice> equal = SlicesOf(layout.total, size);
-    const OptimizerShares adamw(Named("adamw"), layout.groups, 0, size);
-    const OptimizerShares muon(Named("muon"), layout.groups, 0, size);
+    const OptimizerShares adamw(Named("adamw"), layout.groups, true, 0, size);
+    const OptimizerShares muon(Named("muon"), layout.groups, true, 0, size);
     for (std::size_t rank = 0; rank < equal.size(); ++rank) {
       CHECK(adamw.All()[rank].first == equal[rank].first);
       const std::size_t first = muon.All()[rank].first, wanted = equal[rank].first;
@@ -85,7 +85,7 @@ TEST_CASE("Muon's shares have every matrix once, where the parameters have it", 
     CAPTURE(size);
     std::set<std::string> names;
     for (int rank = 0; rank < size; ++rank) {
-      const OptimizerShares shares(Named("muon"), layout.groups, rank, size);
+      const OptimizerShares shares(Named("muon"), layout.groups, true, rank, size);
       for (const ParameterGroup& group : shares.Groups()) {
         if (group.kind != ParameterKind::kMatrices) continue;
         std::size_t elements = 0;

@@ -53,9 +53,8 @@ class CpuEngine final : public Engine {
   CpuEngine(const TrainConfig& config, std::unique_ptr<Processes> processes, bool shards_optimizer)
       : processes_(std::move(processes)),
         config_(config),
-        shares_(config.optimizer, MakeLayout(config.model).groups,
-                shards_optimizer ? processes_->Rank() : 0,
-                shards_optimizer ? processes_->Size() : 1),
+        shares_(config.optimizer, MakeLayout(config.model).groups, shards_optimizer,
+                processes_->Rank(), processes_->Size()),
         parameters_(MakeLayout(config.model).total),
         gradients_(parameters_.size()),
         own_gradients_(config.micro_batches > 1 ? parameters_.size() : 0),

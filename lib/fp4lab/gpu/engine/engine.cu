@@ -49,8 +49,7 @@ class CudaEngine final : public Engine {
         group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
-        shares_(config.optimizer, layout_.groups, world.shards_optimizer ? world.rank : 0,
-                world.shards_optimizer ? world.size : 1),
+        shares_(config.optimizer, layout_.groups, world.shards_optimizer, world.rank, world.size),
         rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
               static_cast<std::size_t>(config.model.sequence)),
         parameters_(layout_.total),

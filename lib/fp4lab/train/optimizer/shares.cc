@@ -53,9 +53,10 @@ std::vector<ParameterGroup> GroupsIn(std::span<const ParameterGroup> groups, con
 }  // namespace
 
 OptimizerShares::OptimizerShares(const OptimizerConfig& config,
-                                 std::span<const ParameterGroup> groups, int rank, int size)
-    : rank_(static_cast<std::size_t>(rank)),
-      all_(SharesOf(config, groups, size)),
+                                 std::span<const ParameterGroup> groups, bool shards, int rank,
+                                 int size)
+    : rank_(shards ? static_cast<std::size_t>(rank) : 0),
+      all_(SharesOf(config, groups, shards ? size : 1)),
       groups_(GroupsIn(groups, Own())) {}
 
 }  // namespace fp4lab

@@ -16,9 +16,9 @@ class OptimizerShares {
  public:
   // The share of process `rank` of `size`, among nearly equal ones. A matrix that the optimizer
   // updates as a whole lies in one of them. `groups`: all parameters (ParameterLayout::groups).
-  // A process that keeps all states is rank 0 of 1.
-  OptimizerShares(const OptimizerConfig& config, std::span<const ParameterGroup> groups, int rank,
-                  int size);
+  // Without `shards`, each process keeps all states: the one share is all parameters.
+  OptimizerShares(const OptimizerConfig& config, std::span<const ParameterGroup> groups,
+                  bool shards, int rank, int size);
 
   bool AreSeveral() const { return all_.size() > 1; }
   // In the order of ranks; together they are all parameters.
