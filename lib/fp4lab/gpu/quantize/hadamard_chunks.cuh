@@ -299,7 +299,6 @@ class LargestOutput {
     const std::uint32_t magnitudes = pair & 0x7FFF7FFFu;
     asm("max.bf16x2 %0, %0, %1;" : "+r"(largest_) : "r"(magnitudes));
   }
-  __device__ void Add(const LargestOutput& other) { Add(other.largest_); }
   // Raises *amax to the largest magnitude of the warp. A warp reads *amax first, perhaps an earlier
   // and smaller value, since most warps have nothing to raise.
   __device__ void Raise(std::uint32_t* amax) const {
