@@ -18,7 +18,7 @@ class ExactBf16Sum {
  public:
   static constexpr std::size_t kDigits = 10;
 
-  // A value is value * 2^(32 digit - 133).
+  // The number value * 2^(32 digit - 133).
   struct Term {
     std::size_t digit;
     std::int64_t value;

@@ -57,6 +57,7 @@ class CudaEngine final : public Engine {
         optimizer_(DeviceOptimizerOf(config.optimizer, where)
                        .make(config.optimizer, shares_.Groups(), stream_.get())),
         states_(OptimizerOf(config.optimizer).states),
+        received_(shares_.AreSeveral() ? std::min(kPieceFloats, layout_.total) : 0),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config, tensor_cores, parameters_.data(), gradients_.data(), amax_histories_.data(),
                rows_ / static_cast<std::size_t>(config.model.sequence), stream_.get()),
@@ -230,22 +231,19 @@ class CudaEngine final : public Engine {
 
   void ReadStates(const FloatSink& take) override {
     gpu_.Use();
-    const DeviceArray<float> piece(std::min(kPieceFloats, layout_.total));
-    std::vector<float> host(piece.size());
+    std::vector<float> host(std::min(kPieceFloats, layout_.total));
     for (const DeviceArray<float>& state : states_) {
       int rank = 0;
       for (const Slice& share : shares_.All()) {
         const bool is_own = &share == &shares_.Own();
-        for (std::size_t first = 0; first < share.size(); first += piece.size()) {
-          const std::size_t size = std::min(piece.size(), share.size() - first);
-          if (is_own) {
-            Check(cudaMemcpyAsync(piece.data(), state.data() + first, size * sizeof(float),
-                                  cudaMemcpyDeviceToDevice, stream_.get()),
-                  "copy on the GPU");
-          }
-          if (ShardsStates()) group_.Broadcast(piece.data(), size, rank);
+        for (std::size_t first = 0; first < share.size(); first += host.size()) {
+          const std::size_t size = std::min(host.size(), share.size() - first);
+          float* const piece = is_own ? state.data() + first : received_.data();
+          if (ShardsStates()) group_.Broadcast(piece, size, rank);
           const std::span<float> copy = std::span(host).first(size);
-          piece.CopyTo(copy, stream_.get());
+          Check(cudaMemcpyAsync(copy.data(), piece, copy.size_bytes(), cudaMemcpyDeviceToHost,
+                                stream_.get()),
+                "copy from the GPU");
           Check(cudaStreamSynchronize(stream_.get()), "training");
           take(copy);
         }
@@ -315,6 +313,7 @@ class CudaEngine final : public Engine {
   DeviceArray<float> parameters_, gradients_;
   std::unique_ptr<DeviceOptimizer> optimizer_;
   std::vector<DeviceArray<float>> states_;  // of the optimizer, for the own share
+  DeviceArray<float> received_;             // a piece of another process's states
   DeviceArray<float> amax_histories_;
   DeviceModel<T> model_;
   std::optional<DeviceTeacher<T>> teacher_;

@@ -155,7 +155,7 @@ __device__ inline float WithProducts(float sum, const float* products, std::size
   return sum;
 }
 
-// What an element gives to dx, and to the gradient of its gain.
+// An element's dx, and its part of the gradient of its column's gain.
 struct NormGradient {
   float dx, of_gain;
 };

@@ -29,8 +29,8 @@ class OptimizerShares {
   std::span<T> OwnOf(std::span<T> x) const {
     return x.subspan(Own().first, Own().size());
   }
-  // What the own share has of the groups. Places count from the share's first parameter; `slices`
-  // are those that lie in it as a whole.
+  // The groups' parts in the own share. Places count from the share's first parameter; `slices` are
+  // those that lie in it as a whole.
   std::span<const ParameterGroup> Groups() const { return groups_; }
 
  private:
